@@ -2,10 +2,14 @@
 """torch.load reads the output of `convert --to pt`. For every golden DCP checkpoint it equals the output of
 PyTorch's own dcp_to_torch_save, type for type and bit for bit, with weights_only=True wherever PyTorch's file allows
 it. Random state dicts are tested as well. verify warns of archives that torch.load refuses."""
+import io
 import logging
 import random
+import shutil
+import struct
 import warnings
 import zipfile
+import zlib
 from collections import Counter, OrderedDict, defaultdict
 
 from common import Oracle, need_torch, rounds, sha256, seed as common_seed
@@ -14,6 +18,8 @@ need_torch()
 warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)
 import torch  # noqa: E402
+import torch.distributed.checkpoint as dcp  # noqa: E402
+from torch.distributed.checkpoint import FileSystemReader  # noqa: E402
 from torch.distributed.checkpoint._nested_dict import flatten_state_dict  # noqa: E402
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save, torch_save_to_dcp  # noqa: E402
 
@@ -361,6 +367,11 @@ def archives_of_records(records):
     yield ".data/version", [*others, (f"{folder}/.data/version", b"3\n")]
     yield "two versions, the second good", [*others, (f"{folder}/version", b"99\n"), (f"{folder}/.data/version", b"3\n")]
     yield "two versions, the second bad", [*others, (f"{folder}/version", b"3\n"), (f"{folder}/.data/version", b"99\n")]
+    kept = [(name, data) for name, data in records if name != f"{folder}/.storage_alignment"]
+    for text in (b"64", b"", b"junk", b" 64\n", b"+64", b"-64", b"6_4", b"_64", b"6__4", b"64_", b"0x40", b"64.0", b"64\0", b"6 4", b"\xc3\xa9",
+                 b"0" * 4400):
+        yield f"alignment {text[:20]!r}", [*kept, (f"{folder}/.storage_alignment", text)]
+    yield "no alignment", kept
     yield "a record outside", [*records, ("other/x", b"1")]
     yield "no folder", [(name.split("/", 1)[1], data) for name, data in records]
     yield "the same", records
@@ -391,9 +402,49 @@ def check_refused(oracle):
     oracle.check(refused > 10, "refused", f"torch.load refuses only {refused} archives")
 
 
+def with_record(item, name, data):
+    """The archive `item` with other data of the same length in a record, and their CRC-32 in both headers."""
+    with zipfile.ZipFile(io.BytesIO(item)) as archive:
+        info = next(one for one in archive.infolist() if one.filename.endswith("/" + name))
+        old = archive.read(info)
+    name_bytes, extra_bytes = struct.unpack("<HH", item[info.header_offset + 26:info.header_offset + 30])
+    begin = info.header_offset + 30 + name_bytes + extra_bytes
+    assert len(old) == len(data) and item[begin:begin + len(old)] == old
+    changed = item[:begin] + data + item[begin + len(data):]
+    return changed.replace(struct.pack("<I", zlib.crc32(old)), struct.pack("<I", zlib.crc32(data)))
+
+
+def check_refused_items(oracle):
+    """verify warns of items of a DCP folder that torch.load refuses, with key and file."""
+    sound = oracle.work / "items"
+    dcp.save({"w": torch.arange(6.0), "large": torch.arange(9000.0), "n": {1, 2}}, checkpoint_id=sound, no_dist=True)
+    places = FileSystemReader(sound).read_metadata().storage_data
+    oracle.succeeds("sound items", "verify", sound, "--strict")
+    for name, data in (("version", b"0\n"), (".storage_alignment", b"6x")):
+        for index, place in places.items():
+            title, folder = f"{name} of {index.fqn}", oracle.work / "altered_items"
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(sound, folder)
+            file = folder / place.relative_path
+            content = file.read_bytes()
+            item = with_record(content[place.offset:place.offset + place.length], name, data)
+            file.write_bytes(content[:place.offset] + item + content[place.offset + place.length:])
+            try:
+                torch.load(io.BytesIO(item), weights_only=False)
+                oracle.check(False, title, "torch.load reads it")
+            except Exception:
+                pass
+            oracle.succeeds(title, "verify", folder)
+            status, _, err = oracle.run("verify", "--strict", folder)
+            line = f"warning: {file}: {index.fqn}: torch.load refuses the "
+            oracle.check(status == 1 and err.count(line) == 1 and err.count("torch.load refuses") == 1 and name in err, title,
+                         f"exits {status}: {err.strip()}")
+
+
 def main():
     oracle = Oracle(__doc__, syncs=False)
     check_refused(oracle)
+    check_refused_items(oracle)
     check_told(oracle)
     check_empty(oracle)
     check_modules(oracle)

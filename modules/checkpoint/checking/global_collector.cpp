@@ -2,6 +2,7 @@
 module;
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -45,20 +46,31 @@ void global_collector::add(const std::string& file, const std::string& key,
   }
 }
 
-void global_collector::problem(error e, const std::string& key) {
-  const std::scoped_lock guard(lock_);
+// Returns how many errors are dropped: only the first ones are kept.
+std::int64_t global_collector::add_to(sorted_errors& list, error e, const std::string& key) {
   if (e.key.empty()) e.key = key;
   std::tuple place(e.file, e.key, e.message);
-  problems_.emplace(std::move(place), std::move(e));
-  if (problems_.size() <= most_problems) return;
-  problems_.erase(std::prev(problems_.end()));
-  ++report_.more_problems;
+  list.emplace(std::move(place), std::move(e));
+  if (list.size() <= most_problems) return 0;
+  list.erase(std::prev(list.end()));
+  return 1;
+}
+
+void global_collector::problem(error e, const std::string& key) {
+  const std::scoped_lock guard(lock_);
+  report_.more_problems += add_to(problems_, std::move(e), key);
+}
+
+void global_collector::warning(error e, const std::string& key) {
+  const std::scoped_lock guard(lock_);
+  report_.more_warnings += add_to(warnings_, std::move(e), key);
 }
 
 global_report global_collector::take() {
   std::ranges::sort(report_.names, {},
                     [](const named_global& g) { return std::tuple(!g.dangerous, g.harmless, g.file, g.key, g.name); });
   for (auto& [place, problem] : problems_) report_.problems.push_back(std::move(problem));
+  for (auto& [place, warning] : warnings_) report_.warnings.push_back(std::move(warning));
   return std::move(report_);
 }
 

@@ -19,6 +19,8 @@ class global_collector {
   void add(const std::string& file, const std::string& key, const std::vector<pickle::used_name>& names);
   /// Adds a problem, with `key` if it has none. Thread-safe.
   void problem(error e, const std::string& key);
+  /// Adds a warning in the same way.
+  void warning(error e, const std::string& key);
   /// Ends the collection. The names are in the order of `global_report`.
   global_report take();
 
@@ -35,7 +37,9 @@ class global_collector {
   std::mutex lock_;
   global_report report_;
   std::map<std::tuple<bool, std::string, std::string, std::string>, std::size_t> index_;
-  std::multimap<std::tuple<std::string, std::string, std::string>, error> problems_;  // by file, key and message
+  using sorted_errors = std::multimap<std::tuple<std::string, std::string, std::string>, error>;
+  static std::int64_t add_to(sorted_errors& list, error e, const std::string& key);
+  sorted_errors problems_, warnings_;  // by file, key, and message
   std::mutex recent_lock_;
   std::vector<std::pair<std::vector<std::byte>, std::vector<pickle::used_name>>> recent_;
   std::size_t next_recent_ = 0;

@@ -8,6 +8,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <set>
 #include <span>
 #include <string>
@@ -84,7 +85,13 @@ std::vector<error> lines_of(const global_report& report, const fs::path& path, b
 
 std::vector<error> warnings_of(const global_report& report, const fs::path& path,
                                std::span<const std::string> allowed) {
-  return lines_of(report, path, false, allowed, report.unnamed);
+  std::vector<error> warnings = report.warnings;
+  if (report.more_warnings > 0)
+    warnings.push_back(
+        fail(errc::bad_format, fmt::format("torch.load refuses {}", detail::counted(report.more_warnings, "more item")))
+            .with_file(path.string()));
+  std::ranges::move(lines_of(report, path, false, allowed, report.unnamed), std::back_inserter(warnings));
+  return warnings;
 }
 
 std::vector<error> dangers_of(const global_report& report, const fs::path& path, std::span<const std::string> allowed) {

@@ -36,6 +36,9 @@ struct global_report {
   // Archives that contradict themselves: other readers may see another pickle in them. The first 100, by file and key.
   std::vector<error> problems;
   std::int64_t more_problems = 0;  // number of problems beyond these
+  // Items that torch.load refuses, although they are read here. The first 100, by file and key.
+  std::vector<error> warnings;
+  std::int64_t more_warnings = 0;  // number of warnings beyond these
 };
 
 /// Reads every pickle at `path`: a DCP folder's metadata and items, the records of a torch.save archive (any record
@@ -46,8 +49,8 @@ struct global_report {
 global_report find_globals(const std::filesystem::path& path, checkpoint_reader* reader,
                            const global_options& options = {});
 
-/// Returns the warnings of `verify`: a line for each unknown name, with file and key. Names in `allowed`, compared
-/// literally, are left out. At most 100 lines, and one that counts the others.
+/// Returns the warnings of `verify`: those of the report, and a line for each unknown name, with file and key. Names in
+/// `allowed`, compared literally, are left out. At most 100 lines, and one that counts the others.
 std::vector<error> warnings_of(const global_report& report, const std::filesystem::path& path,
                                std::span<const std::string> allowed = {});
 /// Returns the refusals of `verify` in the same form: a line for each dangerous name.

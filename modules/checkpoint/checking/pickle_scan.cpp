@@ -129,6 +129,9 @@ result<void> scan_archive(const byte_source& source, const scanned_place& place,
     into.add(place.file, place.key, {{"<archive that contradicts itself>", false, 1, true}});
   if (place.depth == 0)
     for (error& problem : contradictions) into.problem(std::move(problem), place.key);
+  if (place.is_item && place.depth == 0)  // readers of whole files warn themselves
+    for (error& refusal : torch_file::refusals_of_torch_load(source, directory))
+      into.warning(std::move(refusal), place.key);
   const zip_record* main = nullptr;     // most archives have one pickle: no allocation for an item of DCP
   std::set<const zip_record*> scanned;  // the other pickles
   SHARDMESH_TRY(torch_file::for_each_pickle(

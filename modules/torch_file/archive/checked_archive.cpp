@@ -10,6 +10,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -45,17 +46,56 @@ std::int64_t most_bytes(const zip_record& record, const read_limits& limits) {
 }
 
 // PyTorch finds records by their names without regard to case.
-bool is_named(const zip_record& record, std::string_view name) {
+bool is_named(const zip_record& record, std::string_view prefix, std::string_view name) {
   const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 32) : c; };
-  return std::ranges::equal(record.name, name, {}, lower, lower);
+  const std::string_view whole = record.name;
+  return whole.size() == prefix.size() + name.size() &&
+         std::ranges::equal(whole.substr(0, prefix.size()), prefix, {}, lower, lower) &&
+         std::ranges::equal(whole.substr(prefix.size()), name, {}, lower, lower);
+}
+
+// Null when there is none.
+const zip_record* find_record(const zip_directory& directory, std::string_view prefix, std::string_view name) {
+  for (const zip_record& record : directory.records())
+    if (is_named(record, prefix, name)) return &record;
+  return nullptr;
 }
 
 // Returns the record with the version: ".data/version" has precedence. Null when there is none.
-const zip_record* version_record(const zip_directory& directory, const std::string& prefix) {
-  for (const std::string& name : {prefix + ".data/version", prefix + "version"})
-    for (const zip_record& record : directory.records())
-      if (is_named(record, name)) return &record;
-  return nullptr;
+const zip_record* version_record(const zip_directory& directory, std::string_view prefix) {
+  const zip_record* const first = find_record(directory, prefix, ".data/version");
+  return first != nullptr ? first : find_record(directory, prefix, "version");
+}
+
+// Returns the text of a small record. A folder of DCP has an archive per item, so the usual texts allocate nothing.
+result<std::string> text_of(const byte_source& archive, const zip_record& record) {
+  constexpr std::int64_t most_bytes = 8192, usual_bytes = 15;
+  if (record.method == 0 && record.offset >= 0 && record.size_bytes <= usual_bytes &&
+      record.compressed_bytes == record.size_bytes) {
+    std::string text(static_cast<std::size_t>(record.size_bytes), '\0');
+    SHARDMESH_TRY(archive.read(record.offset, std::as_writable_bytes(std::span(text))));
+    if (record.crc32 == 0 || crc32_of(std::as_bytes(std::span(text))) == record.crc32) return text;
+  }
+  SHARDMESH_TRY(const std::vector<std::byte> bytes, read_record(archive, record, most_bytes));
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+// Whether Python's int() takes the text: white space around it, a sign, and digits with single underscores between.
+bool is_python_integer(std::string_view text) {
+  constexpr std::string_view space = " \t\n\v\f\r";
+  constexpr std::size_t most_digits = 4300;  // sys.get_int_max_str_digits()
+  text.remove_prefix(std::min(text.find_first_not_of(space), text.size()));
+  text = text.substr(0, text.find_last_not_of(space) + 1);  // npos + 1 is 0
+  if (text.starts_with('+') || text.starts_with('-')) text.remove_prefix(1);
+  std::size_t digits = 0;
+  bool was_digit = false;
+  for (const char c : text) {
+    const bool is_digit = c >= '0' && c <= '9';
+    if (!is_digit && (c != '_' || !was_digit)) return false;
+    digits += is_digit ? 1 : 0;
+    was_digit = is_digit;
+  }
+  return was_digit && digits <= most_digits;
 }
 
 // PyTorch parses the version as std::stoull does: white space, a sign, and digits. It ignores what follows.
@@ -72,7 +112,6 @@ bool is_known_version(std::string_view text) {
 
 std::vector<error> refusals_of_torch_load(const byte_source& archive, const zip_directory& directory) {
   constexpr std::string_view remedy = "convert it to a new .pt file";
-  constexpr std::int64_t most_bytes_of_version = 4096;
   const std::string prefix = archive_prefix(directory);
   const auto refused = [&](std::string message) {
     return fail(errc::bad_format, std::move(message)).with_file(archive.name()).with_hint(remedy);
@@ -84,12 +123,18 @@ std::vector<error> refusals_of_torch_load(const byte_source& archive, const zip_
   if (const zip_record* const record = version_record(directory, prefix); record == nullptr) {
     made.push_back(
         refused(fmt::format("torch.load refuses the archive: it has no record \"{}version\"", escaped(prefix))));
-  } else if (auto read = read_record(archive, *record, most_bytes_of_version); !read) {
-    made.push_back(std::move(read).error());
-  } else if (const std::string_view text(reinterpret_cast<const char*>(read->data()), read->size());
-             !is_known_version(text)) {
+  } else if (auto text = text_of(archive, *record); !text) {
+    made.push_back(std::move(text).error());
+  } else if (!is_known_version(*text)) {
     made.push_back(refused(fmt::format("torch.load refuses the version in record \"{}\"", escaped(record->name)))
-                       .with_values("a number from 1 to 10", text.empty() ? "nothing" : escaped(text.substr(0, 32))));
+                       .with_values("a number from 1 to 10", text->empty() ? "nothing" : escaped(text->substr(0, 32))));
+  }
+  if (const zip_record* const record = find_record(directory, prefix, ".storage_alignment"); record != nullptr) {
+    if (auto text = text_of(archive, *record); !text)
+      made.push_back(std::move(text).error());
+    else if (!is_python_integer(*text))
+      made.push_back(refused(fmt::format("torch.load refuses the alignment in record \"{}\"", escaped(record->name)))
+                         .with_values("a number", text->empty() ? "nothing" : escaped(text->substr(0, 32))));
   }
   std::vector<std::string> outside;
   for (const zip_record& record : directory.records())

@@ -40,14 +40,11 @@ std::string archive_prefix(const zip_directory& directory);
 /// `extra_files` of torch.export.save), escaped for messages.
 std::vector<std::string> extra_files(const zip_directory& directory);
 
-}  // namespace shardmesh::torch_file
-
-namespace shardmesh::torch_file {
-
-// Not exported: returns a warning for each reason why torch.load refuses an archive that is read here: the version of
-// the archive is missing or unknown, or a record lies outside of the archive's folder.
-// Cost: one read of the version's record. O(records).
-// Source: PyTorchStreamReader::init and getAllRecords in caffe2/serialize/inline_container.cc of PyTorch 2.13
+/// Returns a warning for each reason why torch.load refuses an archive that is read here: the version of the archive is
+/// missing or unknown, its alignment is no number, or a record lies outside of the archive's folder.
+/// Cost: one read of each of the two records. O(records).
+/// Source: PyTorchStreamReader::init and getAllRecords in caffe2/serialize/inline_container.cc of PyTorch 2.13; _load in
+///         torch/serialization.py
 std::vector<error> refusals_of_torch_load(const byte_source& archive, const zip_directory& directory);
 
 }  // namespace shardmesh::torch_file
