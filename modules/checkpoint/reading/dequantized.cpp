@@ -133,11 +133,11 @@ class dequantized_reader final : public torch_file::archive_forwarding_reader {
       made_of_.push_back({});
     }
     if (fp8 + mxfp4 == 0 && problems_.empty()) notes_.push_back("no tensor is quantized in FP8 blocks or MXFP4");
-    if (fp8 + mxfp4 > 0)
-      notes_.push_back(
-          fmt::format("dequantized to float32: {}{}{}; a quantization_config in a config.json is not changed",
-                      fp8 > 0 ? counted(fp8, "of FP8 blocks") : "", fp8 > 0 && mxfp4 > 0 ? ", " : "",
-                      mxfp4 > 0 ? counted(mxfp4, "of MXFP4") : ""));
+    if (fp8 + mxfp4 > 0)  // of the whole checkpoint: a selection may leave out some of them
+      notes_.push_back(fmt::format(
+          "the checkpoint has {}{}{}, read as float32; a quantization_config in a config.json is not changed",
+          fp8 > 0 ? counted(fp8, "of FP8 blocks") : "", fp8 > 0 && mxfp4 > 0 ? " and " : "",
+          mxfp4 > 0 ? counted(mxfp4, "of MXFP4") : ""));
   }
 
   void add_made_chunk(const box& where, std::int32_t number) {

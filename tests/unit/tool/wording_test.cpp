@@ -210,3 +210,20 @@ TEST_CASE("a --dtype rule keeps integers, and what a cast cannot hold is refused
   CHECK(dtypes() == "mask bool packed uint8 step float32 w float32 ");
   CHECK(run_tool(call + " --dtype 'packed=uint8:int64'").err.empty());
 }
+
+TEST_CASE("the note about dequantized tensors counts those of the checkpoint, and says so") {
+  const scratch_folder folder;
+  const fs::path file = folder / "fp8.safetensors";
+  const std::string scale = bytes_of<float>({2.0F});
+  write_safetensors(file, {{"a.weight", "F8_E4M3", {1, 1}, "\x38"},
+                           {"a.weight_scale_inv", "F32", {1, 1}, scale},
+                           {"b.weight", "F8_E4M3", {1, 1}, "\x38"},
+                           {"b.weight_scale_inv", "F32", {1, 1}, scale}});
+  const auto run = run_tool("convert " + file.string() + " " + (folder / "a.safetensors").string() +
+                            " --dequantize --only 'a\\.weight'");
+  CHECK(run.status == 0);
+  CHECK(run.out.ends_with(": wrote 1 tensor (4 bytes) in 1 file; excluded 1 entry\n"));
+  CHECK(run.err ==
+        "note: the checkpoint has 2 tensors of FP8 blocks, read as float32; a quantization_config in a config.json is "
+        "not changed\n");
+}
