@@ -83,7 +83,7 @@ TEST_CASE("a forgotten or an added prefix is near, however long; a word of one l
 }
 
 TEST_CASE("two swapped letters are one edit, so that they are near in a short word, too") {
-  CHECK(near({"bias"}, "bais") == "bias");
+  CHECK(near({"rank"}, "rnak") == "rank");
   CHECK(near({"--key"}, "--kye") == "--key");
   CHECK(near({"map"}, "mpa") == "map");
   CHECK(near({"ab"}, "ba") == "ab");

@@ -282,14 +282,14 @@ TEST_CASE(
   const auto reader =
       opened(written(scratch / "names.npz", made::archive({{upper_half + ".npy", array},
                                                            {"plain.npy", array},
-                                                           {"caf\x82.npy", array},
+                                                           {"ol\x82.npy", array},
                                                            {"th\xc3\xa9.npy", array, false, 0, 0, 0x0800},
                                                            {"no\xc3\xa9.npy", array}})));
   // The bytes of "é" in UTF-8 are other letters without the flag.
-  const std::vector<std::string> names{expected, "plain", "café", "thé", "no├⌐"};
+  const std::vector<std::string> names{expected, "plain", "olé", "thé", "no├⌐"};
   CHECK(reader->problems().empty());
   CHECK(keys_of(*reader) == names);
-  CHECK(elements_of(*reader, "café") == "\7");
+  CHECK(elements_of(*reader, "olé") == "\7");
   const auto report = convert(*reader, scratch / "copy.npz", {.format = target_format::npz});
   INFO((report ? "" : to_string(report.error())));
   REQUIRE(report);
