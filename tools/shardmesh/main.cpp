@@ -129,6 +129,7 @@ void add_reading_options(CLI::App& app, tool::invocation& call) {
 
 // Called when a command is found on the command line, so that its errors are in its own terms.
 void begin_command(const CLI::App& app, const std::string& running) {
+  tool::set_failure_members(running);
   std::vector<tool::command_options> all;
   for (const CLI::App* const command : app.get_subcommands([](const CLI::App*) { return true; })) {
     tool::command_options one{command->get_name(), {}};
@@ -138,7 +139,6 @@ void begin_command(const CLI::App& app, const std::string& running) {
     all.push_back(std::move(one));
   }
   tool::set_known_options(std::move(all), running);
-  tool::set_failure_members(running);
 }
 
 int run(int argc, char** argv) {
