@@ -4,6 +4,7 @@ module;
 #include <plural.hpp>
 #include <shardmesh/try.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -25,10 +26,18 @@ import :description;
 namespace shardmesh::delta {
 namespace {
 
+bool is_dispute(const error& one) {
+  return one.code == errc::disagreement;
+}
+
 class planner {
  public:
   planner(checkpoint_reader& base, checkpoint_reader& next, bool skip)
-      : base_(base.contents()), reader_(next), next_(next.contents()), skip_(skip) {}
+      : base_(base.contents()),
+        reader_(next),
+        next_(next.contents()),
+        skip_(skip),
+        has_disputes_(std::ranges::any_of(next.warnings(), is_dispute)) {}
 
   result<delta_plan> run(std::int64_t block_bytes) {
     SHARDMESH_TRY(check_distinct_keys(next_, "two entries of the new checkpoint have the same name"));
@@ -81,7 +90,22 @@ class planner {
     problems_.push_back(std::move(why).with_key(key).with_file(reader_.path().string()));
   }
 
+  // Why the tensor cannot be read, if the ranks saved different values of it. Writing would name the first one alone.
+  std::optional<error> dispute_of(const tensor_entry& tensor) {
+    if (!has_disputes_) return std::nullopt;
+    for (std::int32_t chunk = tensor.first_chunk; chunk < tensor.first_chunk + tensor.chunk_count; ++chunk) {
+      if (next_.chunk_places[static_cast<std::size_t>(chunk)].file >= 0) continue;
+      auto opened = reader_.open_chunk(tensor, chunk);
+      if (!opened && is_dispute(opened.error())) return std::move(opened).error();
+    }
+    return std::nullopt;
+  }
+
   void add(const tensor_entry& tensor) {
+    if (auto why = dispute_of(tensor)) {
+      problems_.push_back(*std::move(why));
+      return;
+    }
     if (auto why = problem_of(tensor)) {
       refuse(*std::move(why), tensor.key, made_.skipped_tensors);
       return;
@@ -140,7 +164,7 @@ class planner {
   const catalog& base_;
   checkpoint_reader& reader_;
   const catalog& next_;
-  bool skip_;
+  bool skip_, has_disputes_;
   delta_plan made_;
   std::vector<error> problems_;
   std::vector<std::string> lost_keys_, skipped_;
