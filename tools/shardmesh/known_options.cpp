@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,8 +14,10 @@ namespace tool {
 namespace {
 
 struct known_options {
-  std::vector<command_options> all;
-  command_options running;  // its command is empty until it is known
+  std::string running;  // empty until it is known
+  std::function<std::vector<command_options>()> list;
+  std::vector<std::string> forgotten;
+  std::vector<command_options> all;  // the result of `list`, once it is needed
 };
 
 known_options& known() {
@@ -72,13 +75,17 @@ std::vector<std::string_view> options_in(std::string_view text) {
   return found;
 }
 
-// Whether the running command lacks an option of other commands, none of which the hint names in `before`.
+// Whether the running command lacks an option of some command, unless the hint names that command in `before`.
 bool is_lacking(std::string_view option, std::string_view before) {
-  if (known().running.names.contains(option)) return false;
+  known_options& options = known();
+  if (options.all.empty()) options.all = options.list();
   bool is_ours = false;
-  for (const command_options& one : known().all) {
+  for (const command_options& one : options.all) {
     if (!one.names.contains(option)) continue;
-    if (names_word(before, one.command)) return false;
+    const bool is_running = one.command == options.running;
+    if (is_running ? std::ranges::find(options.forgotten, option) == options.forgotten.end()
+                   : names_word(before, one.command))
+      return false;
     is_ours = true;
   }
   return is_ours;
@@ -86,19 +93,16 @@ bool is_lacking(std::string_view option, std::string_view before) {
 
 }  // namespace
 
-void set_known_options(std::vector<command_options> all, std::string_view running) {
-  const auto found = std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.command == running; });
-  known().running = found == all.end() ? command_options{} : *found;
-  known().all = std::move(all);
+void set_known_options(std::string running, std::function<std::vector<command_options>()> list) {
+  known() = known_options{std::move(running), std::move(list), {}, {}};
 }
 
-void forget_option(std::string_view name) {
-  std::set<std::string, std::less<>>& names = known().running.names;
-  if (const auto found = names.find(name); found != names.end()) names.erase(found);
+void forget_option(const std::string& name) {
+  known().forgotten.push_back(name);
 }
 
 std::string without_unknown_options(const std::string& hint) {
-  if (hint.empty() || known().running.command.empty()) return hint;
+  if (hint.empty() || known().running.empty()) return hint;
   const std::string_view whole = hint;
   std::string kept;
   bool is_about_ranks = false;

@@ -16,10 +16,11 @@ struct command_options {
   std::set<std::string, std::less<>> names;
 };
 
-/// Sets the options of all commands, and the command that runs. Before that, hints are left as they are.
-void set_known_options(std::vector<command_options> all, std::string_view running);
+/// Sets the command that runs, and how to list the options of all commands, for when a hint names one. Without a
+/// command, hints are left as they are.
+void set_known_options(std::string running, std::function<std::vector<command_options>()> list);
 /// Removes an option that the action of the running command does not use.
-void forget_option(std::string_view name);
+void forget_option(const std::string& name);
 
 /// Returns a hint without the alternatives ("A; B", "A, or B", or "A? B") whose option the running command lacks. An
 /// option of a command that the hint names before it, or of another program, stays. If no alternative is left, the hint

@@ -127,9 +127,7 @@ void add_reading_options(CLI::App& app, tool::invocation& call) {
   }
 }
 
-// Called when a command is found on the command line, so that its errors are in its own terms.
-void begin_command(const CLI::App& app, const std::string& running) {
-  tool::set_failure_members(running);
+std::vector<tool::command_options> options_of_commands(const CLI::App& app) {
   std::vector<tool::command_options> all;
   for (const CLI::App* const command : app.get_subcommands([](const CLI::App*) { return true; })) {
     tool::command_options one{command->get_name(), {}};
@@ -138,8 +136,21 @@ void begin_command(const CLI::App& app, const std::string& running) {
         for (const std::string& name : option->get_lnames()) one.names.insert("--" + name);
     all.push_back(std::move(one));
   }
-  tool::set_known_options(std::move(all), running);
+  return all;
 }
+
+// Called when a command is found on the command line, so that its errors are in its own terms.
+void begin_command(const CLI::App& app, const std::string& running) {
+  tool::set_failure_members(running);
+  tool::set_known_options(running, [&app] { return options_of_commands(app); });
+}
+
+// Ends the use of the parser by hints, before it is destroyed.
+struct known_options_scope {
+  known_options_scope() = default;
+  known_options_scope(const known_options_scope&) = delete;
+  ~known_options_scope() { tool::set_known_options({}, {}); }
+};
 
 int run(int argc, char** argv) {
   open_many_files();
@@ -147,6 +158,7 @@ int run(int argc, char** argv) {
   app.formatter(std::make_shared<tool::help_formatter>());
   app.set_help_flag("-h,--help", "Print this help and exit");
   app.set_version_flag("--version", "shardmesh " SHARDMESH_VERSION, "Print the version and exit");
+  const known_options_scope hints;
   app.require_subcommand(1);
   app.fallthrough();
   tool::invocation call;
