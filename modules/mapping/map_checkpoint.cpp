@@ -84,6 +84,7 @@ void add_names(const mapping_rules& mapping, name_set& to) {
     add_names(one.same_as, to);
     add_names(one.condition, to);
   }
+  for (const refused_models& one : mapping.refused) add_names(one.condition, to);
   to.erase("1");  // the factor of size 1
 }
 

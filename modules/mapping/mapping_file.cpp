@@ -36,8 +36,8 @@ class mapping_parser {
   explicit mapping_parser(std::string_view file) { made_.file = file; }
 
   result<mapping_rules> run(const toml::table& document) {
-    SHARDMESH_TRY(
-        check_keys(document, {"left", "right", "sizes", "captures", "rename", "rule", "ignore", "tie", "optimizer"}));
+    SHARDMESH_TRY(check_keys(
+        document, {"left", "right", "sizes", "captures", "rename", "rule", "ignore", "tie", "refuse", "optimizer"}));
     SHARDMESH_TRY(made_.left, text_of(document, "left"));
     SHARDMESH_TRY(made_.right, text_of(document, "right"));
     SHARDMESH_TRY(made_.sizes, expressions(document, "sizes"));
@@ -46,6 +46,7 @@ class mapping_parser {
     SHARDMESH_TRY(each(document, "rule", [&](const toml::table& one) { return rule(one); }));
     SHARDMESH_TRY(each(document, "ignore", [&](const toml::table& one) { return ignore(one); }));
     SHARDMESH_TRY(each(document, "tie", [&](const toml::table& one) { return tie(one); }));
+    SHARDMESH_TRY(each(document, "refuse", [&](const toml::table& one) { return refused_model(one); }));
     SHARDMESH_TRY(optimizer(document));
     return std::move(made_);
   }
@@ -246,6 +247,15 @@ class mapping_parser {
     SHARDMESH_TRY(name_template same_as, name_of(table, "same_as"));
     SHARDMESH_TRY(auto condition, condition_of(table));
     made_.tied.push_back({std::move(name), std::move(same_as), std::move(condition), left, line_of(table)});
+    return {};
+  }
+
+  result<void> refused_model(const toml::table& table) {
+    SHARDMESH_TRY(check_keys(table, {"if", "reason"}));
+    SHARDMESH_TRY(std::string reason, text_of(table, "reason"));
+    SHARDMESH_TRY(auto condition, condition_of(table));
+    if (!condition) return refuse(table, "the key 'if' is missing");
+    made_.refused.push_back({std::move(reason), *std::move(condition), line_of(table)});
     return {};
   }
 

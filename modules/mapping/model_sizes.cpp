@@ -60,7 +60,7 @@ void add_common_names(named_sizes& to) {
   if (const auto size = to.find("vocab_size"); size != to.end() && size->second < 0) to.erase(size);
 }
 
-// Adds a name of a text or a list. Numbers of objects come first, so that long lists cannot displace them.
+// Adds a name of a text, a fraction, or a list. Numbers of objects come first, so that long lists cannot displace them.
 void add_name(std::string name, std::int64_t value, named_sizes& to) {
   if (name.size() <= most_name_bytes && to.size() < most_names) to.emplace(std::move(name), value);
 }
@@ -71,6 +71,11 @@ void add_text(const std::string& name, const std::string& text, named_sizes& to)
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.';
   });
   if (is_plain) add_name(fmt::format("{}.{}", name, text), 1, to);
+}
+
+// Adds NAME.fraction = 1 for a number such as 0.75.
+void add_fraction(const std::string& name, double number, named_sizes& to) {
+  if (std::isfinite(number) && number != std::floor(number)) add_name(name + ".fraction", 1, to);
 }
 
 void add_list(const nlohmann::json& list, const std::string& name, named_sizes& to) {
@@ -96,6 +101,8 @@ void add_texts_and_lists(const nlohmann::json& object, const std::string& prefix
     const std::string name = prefix + key;
     if (value.is_string())
       add_text(name, value.get_ref<const std::string&>(), to);
+    else if (value.is_number_float())
+      add_fraction(name, value.get<double>(), to);
     else if (value.is_array())
       add_list(value, name, to);
     else if (value.is_object() && level < most_levels)

@@ -22,10 +22,11 @@ struct model_sizes {
 
 /// Reads the numbers of a JSON configuration: Hugging Face's config.json, and the params.json of Meta and Mistral. The
 /// members of a nested object are named "text_config.hidden_size". true is 1 and false is 0. A text t of the member k
-/// is the name "k.t" with the value 1. A list l has "l.length", its numbers and texts as "l[0]" and "l[0].t", and
-/// "l.has[n]" = 1 for each number n in it. Other values are left out, as are numbers that are not 64-bit integers, and
-/// texts with other characters than letters, digits, "_", and ".". The sizes of a params.json also get Hugging Face's
-/// names ("hidden_size" for "dim"), and a negative "vocab_size" in it is left out.
+/// is the name "k.t" with the value 1, and a fraction such as 0.75 is "k.fraction" with the value 1. A list l has
+/// "l.length", its numbers and texts as "l[0]" and "l[0].t", and "l.has[n]" = 1 for each number n in it. Other values
+/// are left out, as are numbers that are not 64-bit integers, and texts with other characters than letters, digits,
+/// "_", and ".". The sizes of a params.json also get Hugging Face's names ("hidden_size" for "dim"), and a negative
+/// "vocab_size" in it is left out.
 /// \errors errc::bad_format for text that is not a JSON object; errc::io; both name the file
 result<named_sizes> read_config(const std::filesystem::path& file);
 

@@ -49,6 +49,13 @@ struct tied_tensor {
   int line = 0;
 };
 
+/// Models that the mapping does not fit, although their tensors have the right names and shapes.
+struct refused_models {
+  std::string reason;
+  size_expression condition;  // such a model if this is not 0; it has no captures
+  int line = 0;
+};
+
 /// A size of the model, or the range of a capture: its name, and the expression of its value.
 struct named_expression {
   std::string name;
@@ -70,6 +77,7 @@ struct mapping_rules {
   std::vector<mapping_rule> rules;
   std::vector<ignored_tensors> ignored;
   std::vector<tied_tensor> tied;
+  std::vector<refused_models> refused;  // in both directions
   state_values optimizer_values = state_values::refuse;
 
   /// Returns the mapping from right to left.

@@ -2,10 +2,12 @@
 """Mappings between naming conventions: their names and texts, and the arguments of `open` that choose one."""
 from __future__ import annotations
 
+import math
 import operator
 import os
 import re
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 from . import _arguments, _native
@@ -93,7 +95,7 @@ def _integer(value: Any) -> int | None:
 
 
 def _add_texts_and_lists(members: Mapping[Any, Any], prefix: str, level: int, to: dict[str, int]) -> None:
-    """Adds the names of texts and lists, as `read_config` of the C++ half does."""
+    """Adds the names of texts, fractions, and lists, as `read_config` of the C++ half does."""
     for key, value in members.items():
         name = prefix + key
         if isinstance(value, Mapping):
@@ -101,6 +103,9 @@ def _add_texts_and_lists(members: Mapping[Any, Any], prefix: str, level: int, to
                 _add_texts_and_lists(value, f"{name}.", level + 1, to)
         elif isinstance(value, str):
             _add_text(name, value, to)
+        elif isinstance(value, Real) and _integer(value) is None:
+            if math.isfinite(value) and value != math.floor(value):
+                to[f"{name}.fraction"] = 1
         elif isinstance(value, (list, tuple)):
             to[f"{name}.length"] = len(value)
             for index, element in enumerate(value):

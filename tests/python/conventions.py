@@ -196,6 +196,17 @@ class ConventionTest(common.WorkTest):
         for given in (self.work / "lists.json", config, {**config, "kinds": tuple(config["kinds"])}):
             self.check(shardmesh.open(stored, map=rules, config=given), expected)
 
+    def test_a_model_is_refused_by_a_fraction_of_its_configuration_whether_from_a_file_or_a_dict(self):
+        part = {**CONFIG, "partial_rotary_factor": 0.75}
+        (self.work / "part.json").write_text(json.dumps(part))
+        for config in (self.work / "part.json", part, {**part, "partial_rotary_factor": numpy.float32(0.75)},
+                       {**CONFIG, "rope_parameters": {"partial_rotary_factor": 0.5}}):
+            self.refused("unsupported", lambda: shardmesh.open(self.folder, map="hf.llama:meta.llama", config=config),
+                         "hf.llama:meta.llama", "a part of each head", "partial_rotary_factor.fraction")
+            self.check(shardmesh.open(self.folder, map=TO_MEGATRON, config=config), megatron(self.hf))
+        whole = {**CONFIG, "partial_rotary_factor": 1.0}
+        self.assertIn("tok_embeddings.weight", shardmesh.open(self.folder, map="hf.llama:meta.llama", config=whole))
+
     def test_the_file_of_a_mapping_is_a_path_of_any_kind_and_works_in_both_directions(self):
         text = shardmesh.mapping_text(TO_MEGATRON)
         self.assertEqual(shardmesh.mapping_text(TO_HF), text)

@@ -59,6 +59,7 @@ class binder {
   result<bound_mapping> run() {
     SHARDMESH_TRY(named_sizes sizes, model_.resolve(made_.mapping, missing_));
     SHARDMESH_TRY(values_.set(made_.mapping, std::move(sizes), missing_));
+    for (const refused_models& one : made_.mapping.refused) SHARDMESH_TRY(check_model(one));
     for (std::size_t r = 0; r < made_.mapping.rules.size(); ++r) SHARDMESH_TRY(bind_rule(r));
     for (const ignored_tensors& one : made_.mapping.ignored)
       if (one.is_left) SHARDMESH_TRY(ignore(one));
@@ -72,6 +73,16 @@ class binder {
   }
 
  private:
+  result<void> check_model(const refused_models& refused) const {
+    SHARDMESH_TRY(const bool is_refused, values_.applies(refused.condition, {}));
+    if (!is_refused) return {};
+    const std::string place = refused.line > 0 ? fmt::format(" (line {})", refused.line) : "";
+    return problems_.located(
+        fail(errc::unsupported, fmt::format("the mapping is not for this model: {}{}", refused.reason, place))
+            .with_values(fmt::format("0 as the value of '{}'", refused.condition.text()), "another value")
+            .with_hint("name another convention, or pass the configuration of the right model"));
+  }
+
   result<void> bind_rule(std::size_t number) {
     const mapping_rule& rule = made_.mapping.rules[number];
     const auto found = captures_of(rule, values_.ranges());

@@ -218,6 +218,42 @@ TEST_CASE("a configuration of another pattern of layers is refused, not mapped w
   CHECK(refused.error().problem_count() > 1);
 }
 
+TEST_CASE("models whose heads a shipped mapping would permute wrongly are refused in both directions") {
+  struct refused_model {
+    std::string left, right, model, number;
+    std::int64_t value;
+  };
+  const std::string part = "partial_rotary_factor.fraction", rope_part = "rope_parameters." + part;
+  std::vector<refused_model> cases;
+  for (const char* const right : {"gguf.llama", "meta.llama", "torchtitan.llama3"})
+    for (const std::string& number : {part, rope_part, std::string("model_type.gemma")})
+      cases.push_back({"hf.llama", right, "", number, 1});
+  cases.push_back({"hf.llama", "gguf.qwen3", "", "model_type.gemma", 1});
+  for (const char* const right : {"gguf.deepseek-v3", "torchtitan.deepseek-v3", "megatron.deepseek-v3",
+                                  "megatron.deepseek-v3-sequential", "vllm.deepseek-v3"})
+    cases.push_back({"hf.deepseek-v3", right, "without q_lora", "rope_interleave", 0});
+  for (const refused_model& one : cases) {
+    INFO(one.left << ":" << one.right << ", " << one.number);
+    const std::vector<real_model> models = models_of(one.left);
+    const auto model = std::find_if(models.begin(), models.end(), [&](const real_model& each) {
+      return one.model.empty() ? each.mappings.contains(one.right) : each.name == one.model;
+    });
+    REQUIRE(model != models.end());
+    const auto there = bound(one.left, one.right, model->tensors, model->sizes);
+    REQUIRE(there);
+    model_sizes sizes = model->sizes;
+    sizes.config[one.number] = one.value;
+    for (const bool is_inverse : {false, true}) {
+      const auto refused = is_inverse ? bound(one.right, one.left, made_by(*there), sizes)
+                                      : bound(one.left, one.right, model->tensors, sizes);
+      REQUIRE_FALSE(refused);
+      CHECK(refused.error().code == errc::unsupported);
+      CHECK(refused.error().expected.find(one.number) != std::string::npos);
+      CHECK(refused.error().problem_count() == 1);
+    }
+  }
+}
+
 TEST_CASE("layers of multi-token prediction are left out with a reason") {
   const std::vector<real_model> models = models_of("hf.deepseek-v3-mtp");
   const real_model* const model = find_model(models, "DeepSeek-V3");

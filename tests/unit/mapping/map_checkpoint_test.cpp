@@ -132,13 +132,14 @@ TEST_CASE("the sizes of a params.json also have Hugging Face's names") {
 TEST_CASE("the numbers, texts, and lists of a configuration are named") {
   const scratch_folder folder;
   write_text(folder / "config.json", R"({
-    "hidden": 8, "tied": true, "act": "silu", "odd": "a-b", "empty": "", "ratio": 0.5, "none": null,
+    "hidden": 8, "tied": true, "act": "silu", "odd": "a-b", "empty": "", "ratio": 0.5, "whole": 1.0, "none": null,
     "types": ["full", "sliding.window", 3, -1, true, null, [4], {"x": 5}, 0.5, 18446744073709551615],
     "text": {"experts": [2, 2], "kind": "moe"}, "no": []
   })");
   const named_sizes expected{{"hidden", 8},
                              {"tied", 1},
                              {"act.silu", 1},
+                             {"ratio.fraction", 1},
                              {"types.length", 10},
                              {"types[0].full", 1},
                              {"types[1].sliding.window", 1},
@@ -184,6 +185,40 @@ TEST_CASE("conditions use lists of layers of the configuration") {
             .value()};
     const auto made = map_checkpoint(open_checkpoint(folder / "a.safetensors").value(), mappings, sizes).value();
     CHECK(small_tensors::read_all(*made) == tensors{{"r.0.mlp", counted({1})}, {"r.1.moe", counted({2})}});
+  }
+}
+
+TEST_CASE("a mapping refuses a model by its configuration, in both directions") {
+  const scratch_folder folder;
+  tensors of_left{{"x", counted({2})}}, of_right{{"y", counted({2})}};
+  small_tensors::write(folder / "x.safetensors", of_left);
+  small_tensors::write(folder / "y.safetensors", of_right);
+  const mapping_rules there =
+      parse_mapping(
+          "left = 'a'\nright = 'b'\n[rename]\n'x' = 'y'\n[[refuse]]\nif = 'part.fraction ?? 0'\n"
+          "reason = 'it rotates a part of a head'\n",
+          "own.toml")
+          .value();
+  const auto shown = [&](const mapping_rules& mapping, const char* file, const model_sizes& sizes) {
+    return map_checkpoint(open_checkpoint(folder / file).value(), std::vector<mapping_rules>{mapping}, sizes);
+  };
+  for (const bool is_inverse : {false, true}) {
+    const mapping_rules mapping = is_inverse ? there.inverse() : there;
+    const char* const file = is_inverse ? "y.safetensors" : "x.safetensors";
+    const auto refused = shown(mapping, file, {{{"part.fraction", 1}}, {}});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == errc::unsupported);
+    CHECK(refused.error().file == "own.toml");
+    CHECK(says(refused.error().message, "it rotates a part of a head (line 5)"));
+    CHECK(says(refused.error().expected, "part.fraction ?? 0"));
+    const tensors& expected = is_inverse ? of_left : of_right;
+    const auto other = shown(mapping, file, {{{"part", 1}}, {}});
+    REQUIRE(other);
+    CHECK(small_tensors::read_all(**other) == expected);
+    // The user's value replaces that of the configuration.
+    const auto told = shown(mapping, file, {{{"part.fraction", 1}}, {{"part.fraction", 0}}});
+    REQUIRE(told);
+    CHECK(small_tensors::read_all(**told) == expected);
   }
 }
 

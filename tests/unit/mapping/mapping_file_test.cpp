@@ -53,6 +53,9 @@ reason = "computed"
 side = "left"
 name = "head"
 same_as = "x.0"
+[[refuse]]
+if = "odd ?? 0"
+reason = "it is odd"
 )toml")
                            .value();
   CHECK(mapping.left == "a");
@@ -64,12 +67,17 @@ same_as = "x.0"
   CHECK(mapping.rules[1].is_optional);
   CHECK(mapping.rules[1].condition->text() == "layers > 1");
   CHECK_FALSE(mapping.ignored[0].is_left);
+  REQUIRE(mapping.refused.size() == 1);
+  CHECK(mapping.refused[0].reason == "it is odd");
+  CHECK(mapping.refused[0].condition.text() == "odd ?? 0");
+  CHECK(mapping.refused[0].line == 31);
   const mapping_rules back = mapping.inverse();
   CHECK(back.left == "b");
   CHECK(back.rules[1].left[0].name.text() == "qk");
   CHECK(to_string(back.rules[1].values[0]) == "log(x)");
   CHECK(to_string(back.rules[1].values[1]) == "x - 1");
   CHECK(back.ignored[0].is_left);
+  CHECK(back.refused.size() == 1);
 }
 
 TEST_CASE("strings and comments of a mapping file have any characters") {
@@ -94,6 +102,9 @@ TEST_CASE("wrong mapping files name the line and the column") {
       {"left = 'a'\nright = 'b'\n[[rule]]\nleft = 'x'\nright = 'y'\nvalues = ['sqrt(x)']", "sqrt(x)"},
       {"left = 'a'\nright = 'b'\n[[rule]]\nleft = 'x'\nright = 'y'\nvalues = ['x * 0']", "x * 0"},
       {"left = 'a'\nright = 'b'\n[[ignore]]\nside = 'middle'\nname = 'x'\nreason = 'y'", "left or right"},
+      {"left = 'a'\nright = 'b'\n[[refuse]]\nreason = 'x'", "line 3, column 1: the key 'if' is missing"},
+      {"left = 'a'\nright = 'b'\n[[refuse]]\nif = '1'", "'reason' is missing"},
+      {"left = 'a'\nright = 'b'\n[[refuse]]\nif = '1'\nreason = 'x'\nside = 'left'", "'side' is unknown"},
       {"left = 'a\nright = 'b'", "line 1"},
       {"left = 'a'\nleft = 'b'", "line 2"},
       {"left = 'a'\nright = 'b'\n[[\x17ule]]", "line 3"},
