@@ -254,6 +254,33 @@ TEST_CASE("models whose heads a shipped mapping would permute wrongly are refuse
   }
 }
 
+TEST_CASE("the copy of a tied embedding in Megatron's last pipeline stage is left out with a reason") {
+  const std::string copy = "output_layer.weight", embedding = "embedding.word_embeddings.weight";
+  for (const shipped_convention& mapping : shipped_conventions()) {
+    if (!mapping.right.starts_with("megatron.")) continue;
+    INFO(mapping.left << ":" << mapping.right);
+    const std::vector<real_model> models = models_of(mapping.left);
+    const auto model = std::find_if(models.begin(), models.end(),
+                                    [&](const real_model& one) { return one.mappings.contains(mapping.right); });
+    REQUIRE(model != models.end());
+    model_sizes sizes = model->sizes;
+    sizes.config["tie_word_embeddings"] = 1;
+    shapes tied = model->tensors;
+    tied.erase("lm_head.weight");
+    const auto there = bound(mapping.left, mapping.right, tied, sizes);
+    REQUIRE(there);
+    shapes made = made_by(*there);
+    REQUIRE(made.emplace(copy, made.at(embedding)).second);
+    const auto back = bound(mapping.right, mapping.left, made, sizes);
+    REQUIRE(back);
+    REQUIRE(back->unused.size() == 1);
+    CHECK(back->unused[0].reason == "tied to " + embedding);
+    CHECK(first_difference(made_by(*back), used_by(*there, tied)) == "");
+    made[copy] = extents{1};
+    CHECK_FALSE(bound(mapping.right, mapping.left, made, sizes));
+  }
+}
+
 TEST_CASE("layers of multi-token prediction are left out with a reason") {
   const std::vector<real_model> models = models_of("hf.deepseek-v3-mtp");
   const real_model* const model = find_model(models, "DeepSeek-V3");
