@@ -263,9 +263,9 @@ def check_run_folders(oracle, source):
         out = json.loads(oracle.succeeds("older format", "inspect", path, "--json"))
         oracle.check(out["format"] == "torch" and list(out["tensors"]) == ["model.w"] and list(out["objects"]) == ["iteration"],
                      "older format", f"{out}")
-    shutil.copytree(rank, rank.parent / "mp_rank_01")
-    status, _, err = oracle.run("verify", run)
-    oracle.check(status == 1 and "2 ranks" in err and "mp_rank_00/model_optim_rng.pt" in err, "older format", err)
+    shutil.copytree(rank, rank.parent / "mp_rank_01")  # megatron_rank_files.py tests several ranks
+    out = json.loads(oracle.succeeds("older format", "inspect", run, "--json"))
+    oracle.check(out["format"] == "torch-files" and list(out["tensors"]) == ["model.w"], "older format", f"{out}")
     zarr = run / "iter_0000009"
     zarr.mkdir()
     (zarr / "metadata.json").write_text('{"sharded_backend": "zarr", "sharded_backend_version": 1}')

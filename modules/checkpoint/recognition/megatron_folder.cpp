@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/core.h>
-#include <plural.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -69,16 +68,11 @@ bool is_zarr(const fs::path& folder) {
   return text && text->find("\"sharded_backend\"") != std::string::npos && text->find("\"zarr\"") != std::string::npos;
 }
 
-// The rank file of the older format, which has one for each rank of tensor and pipeline parallelism.
-result<std::optional<fs::path>> only_rank_file(const fs::path& folder) {
+// What a folder of the older format opens as: the file of its only rank, or the folder itself.
+std::optional<fs::path> older_checkpoint_in(const fs::path& folder) {
   const std::vector<std::string> ranks = folders_of(folder, "mp_rank_");
-  if (ranks.empty()) return std::optional<fs::path>();
-  const fs::path file = folder / ranks.front() / rank_file;
-  if (ranks.size() == 1) return std::optional(file);
-  return fail(errc::unsupported, fmt::format("holds {} of Megatron's older format, which shardmesh does not combine",
-                                             detail::counted(ranks.size(), "rank")))
-      .with_file(folder.string())
-      .with_hint(fmt::format("open them one by one, such as {}, or save with --ckpt-format torch_dist", file.string()));
+  if (ranks.empty()) return std::nullopt;
+  return ranks.size() == 1 ? folder / ranks.front() / rank_file : folder;
 }
 
 }  // namespace
@@ -93,8 +87,7 @@ result<std::optional<fs::path>> megatron_checkpoint_in(const fs::path& folder) {
     return fail(errc::unsupported, "is a checkpoint of Megatron's zarr format, which is not read")
         .with_file(found.string())
         .with_hint("load it with Megatron before 0.13, and save it with --ckpt-format torch_dist");
-  SHARDMESH_TRY(const auto file, only_rank_file(found));
-  if (file) return file;
+  if (auto older = older_checkpoint_in(found)) return older;
   return found == folder ? std::nullopt : std::optional(found);
 }
 

@@ -32,6 +32,7 @@ import :folder_survey;
 import :folders;
 import :limited_open;
 import :megatron_folder;
+import :megatron_ranks;
 import :model_files;
 import :folder_parts;
 import :rank_files;
@@ -154,6 +155,7 @@ result<std::unique_ptr<checkpoint_reader>> open_any(const fs::path& path, const 
   if (meant) {
     SHARDMESH_TRY(reader, open_folder(*meant, options));
     if (reader) return reader;
+    if (holds_megatron_ranks(*meant)) return open_megatron_ranks(*meant, options);
   }
   const std::string below = checkpoints_below(path);
   return fail(errc::bad_format, "is not a checkpoint")
