@@ -113,6 +113,8 @@ result<void> megatron_ranks_reader::open(const open_options& options) {
   for (std::int64_t rank = 0; rank < pipeline_ranks_; ++rank) SHARDMESH_TRY(check_same_keys(rank));
   SHARDMESH_TRY(const std::vector<stage> stages, find_stages());
   SHARDMESH_TRY(check_end(stages));
+  notes_.push_back(fmt::format("merged: {} of tensor parallelism, and {} of pipeline parallelism",
+                               detail::counted(tensor_ranks_, "rank"), detail::counted(pipeline_ranks_, "rank")));
   for (const stage& one : stages) {
     const catalog& contents = contents_of(part_at(0, one.rank));
     for (std::size_t i = 0; i < contents.tensors.size(); ++i) {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: a checkpoint of Megatron's older format, with a file for each rank of tensor and pipeline parallelism
 // (mp_rank_01_000/model_optim_rng.pt), as one checkpoint with whole tensors. The rules are in megatron_cut. Bodies:
-// `megatron_ranks.cpp` opens and checks the files, and `megatron_merge.cpp` merges their entries.
+// `megatron_ranks.cpp` opens and checks the files, `megatron_merge.cpp` merges the parts of tensors, and
+// `megatron_entries.cpp` adds all other entries.
 module shardmesh.checkpoint:megatron_ranks;
 
 import shardmesh.std;
 import shardmesh.core;
+import shardmesh.tree;
 import shardmesh.checkpoint_core;
 import :megatron_cut;
 
@@ -35,6 +37,15 @@ class megatron_ranks_reader final : public composed_reader {
     return static_cast<std::size_t>(rank * tensor_ranks_ + tensor_rank);
   }
   const catalog& contents_of(std::size_t part) { return this->part(part).contents(); }
+  std::size_t position_of(std::size_t part, const std::string& key) {
+    return static_cast<std::size_t>(contents_of(part).find(key) - contents_of(part).tensors.data());
+  }
+  std::size_t object_position_of(std::size_t part, const std::string& key) {
+    return static_cast<std::size_t>(contents_of(part).find_object(key) - contents_of(part).objects.data());
+  }
+  // Of an entry of the whole model.
+  static std::string key_of(const std::string& name) { return "model." + name; }
+  static shardmesh::path path_of(const std::string& name) { return {std::string("model"), name}; }
   error at(error problem, const std::string& key, std::size_t part);
 
   // Checks that the tensor-parallel ranks of a pipeline rank have the same entries of the model.
@@ -46,6 +57,8 @@ class megatron_ranks_reader final : public composed_reader {
   result<void> check_end(const std::vector<stage>& stages);
 
   result<void> merge_tensor(const megatron_key& key, const stage& of, std::size_t index);
+  // Adds a state of Transformer Engine once if all ranks have it alike, otherwise once for each.
+  result<void> merge_states(const std::string& name, const stage& of, const std::string& key);
   result<void> merge_object(const megatron_key& key, const stage& of, std::size_t index);
   // Checks that an entry that an earlier stage has as well is equal there.
   result<void> check_repeated(const std::string& key, const stage& of, const first_place& first, bool is_tensor);
