@@ -22,6 +22,7 @@ module shardmesh.storage;
 import :answers;
 import :descriptors;
 import :file_ahead;
+import :listed_versions;
 import :regular_file;
 
 namespace shardmesh {
@@ -83,6 +84,7 @@ std::optional<file_range> section_source::plain_file() const {
 struct file_pool::state {
   explicit state(std::size_t max_open) : open(max_open) {}
   descriptors open;
+  listed_versions listed;
 };
 
 namespace {
@@ -190,13 +192,21 @@ file_pool& file_pool::operator=(const file_pool&) = default;
 file_pool::~file_pool() = default;
 
 result<std::unique_ptr<byte_source>> file_pool::open(const std::filesystem::path& path) {
-  if (is_url(path)) return ask_open(path.native());
+  if (is_url(path)) {
+    SHARDMESH_TRY(std::unique_ptr<byte_source> object, ask_open(path.native()));
+    SHARDMESH_TRY(state_->listed.check(path.native(), object->version()));
+    return result<std::unique_ptr<byte_source>>(std::move(object));
+  }
   auto file = std::make_unique<pooled_file<state>>(state_, path.string());
   if (auto found = file->find_size(); !found) {
     if (found.error().sys == ENOENT) SHARDMESH_TRY(detail::check_not_shortened(path));
     return std::move(found).error();
   }
   return std::unique_ptr<byte_source>(std::move(file));
+}
+
+result<void> file_pool::keep_lists() {
+  return state_->listed.keep_lists();
 }
 
 result<void> check_readable(const byte_source& source, std::int64_t offset, std::int64_t length,

@@ -118,6 +118,12 @@ class file_pool {
   ///         `store_of` and `store::open`.
   result<std::unique_ptr<byte_source>> open(const std::filesystem::path& path);
 
+  /// Keeps the lists of folders of the thread's `places::remembered_answers`, and compares the versions of objects with
+  /// them: of those that were opened before, and of those that `open` opens later. An object that another writer has
+  /// replaced meanwhile is an error of `open`, so that a checkpoint never consists of objects of two saves.
+  /// \errors errc::io when an object was replaced; those of `store::list`
+  result<void> keep_lists();
+
  private:
   struct state;
   std::shared_ptr<state> state_;

@@ -46,6 +46,7 @@ class memory_store final : public shardmesh::store {
   std::set<std::string> failing{};     // names, at which the server fails
   std::set<std::string> unlisted{};    // names that `list` leaves out
   std::set<std::string> untaken{};     // names of files that a URL of the store cannot spell
+  std::string list_mark{};             // before the versions in lists
   std::string query{};                 // when not empty: the query without which access is denied
 
   void add(const std::string& name, std::string content) {
@@ -98,7 +99,7 @@ class memory_store final : public shardmesh::store {
       const std::string below = at->first.substr(folder.size()), name = below.substr(0, below.find('/'));
       if (unlisted.contains(folder + name)) continue;
       if (below == name)
-        found.emplace(name, described(name, at->second));
+        found.emplace(name, described(name, at->second, list_mark));
       else
         found.emplace(name, shardmesh::stored_object{.name = name, .is_folder = true, .version = {}});
     }
@@ -156,10 +157,10 @@ class memory_store final : public shardmesh::store {
     while (name.ends_with('/')) name.pop_back();
     return name;
   }
-  static shardmesh::stored_object described(const std::string& name, const object& one) {
+  static shardmesh::stored_object described(const std::string& name, const object& one, const std::string& mark = {}) {
     return {.name = name,
             .size_bytes = static_cast<std::int64_t>(one.content.size()),
-            .version = std::to_string(one.version)};
+            .version = mark + std::to_string(one.version)};
   }
   static shardmesh::error failed(const std::string& url, std::string message, int sys) {
     shardmesh::error made = shardmesh::fail(shardmesh::errc::io, std::move(message)).with_file(url);

@@ -38,6 +38,8 @@ opened_reader open_within_limits(const std::filesystem::path& path, const open_o
   // A file that the store failed to look at is not a missing file.
   if (auto failed = answers.failure(); failed && (opened || opened.error().code != failed->code))
     return *std::move(failed);
+  // Data is read later, and then belongs to the description that was read now.
+  if (opened && is_url(path)) SHARDMESH_TRY(all.files->keep_lists());
   // A part whose request was ended is neither missing nor damaged.
   if (checks && (opened || !detail::is_limit_error(opened.error()))) SHARDMESH_TRY(check_limits(path));
   return opened;

@@ -300,6 +300,14 @@ result<std::unique_ptr<byte_source>> ask_open(const std::string& url) {
   return source_of(std::move(object));
 }
 
+std::vector<std::pair<std::string, folder_list>> complete_lists() {
+  std::vector<std::pair<std::string, folder_list>> made;
+  if (answers)
+    for (const auto& [url, folder] : answers->folders)
+      if (folder.is_complete) made.emplace_back(url, folder.names);
+  return made;
+}
+
 bool begin_answers() {
   if (answers) return false;
   answers = new answer_table;

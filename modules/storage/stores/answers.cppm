@@ -20,6 +20,9 @@ result<folder_list> ask_list(const std::string& url);
 // Opens an object. The source's name has no secrets.
 result<std::unique_ptr<byte_source>> ask_open(const std::string& url);
 
+// Returns the lists of this thread's scope that have all names of their folder, with the folders' trimmed URLs.
+std::vector<std::pair<std::string, folder_list>> complete_lists();
+
 // The next two belong to `remembered_answers`. `begin_answers` returns false when a scope is already open.
 bool begin_answers();
 void end_answers();

@@ -27,6 +27,7 @@ class object_source final : public byte_source {
   explicit object_source(std::shared_ptr<const remote_object> object) : object_(std::move(object)) {}
   std::int64_t size_bytes() const override { return object_->size_bytes(); }
   std::string name() const override { return object_->name(); }
+  std::string version() const override { return object_->version(); }
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
     SHARDMESH_TRY(check(offset, out.size()));
     if (out.empty()) return {};

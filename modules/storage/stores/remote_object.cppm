@@ -17,6 +17,7 @@ class remote_object {
   static result<std::shared_ptr<remote_object>> make(std::unique_ptr<byte_source> opened, std::string name);
   std::int64_t size_bytes() const { return size_; }
   const std::string& name() const { return name_; }
+  std::string version() const { return opened_->version(); }
   result<void> read(std::int64_t offset, std::span<std::byte> out) const;
   result<void> read_ranges(std::span<const source_range> ranges) const { return opened_->read_ranges(ranges); }
   std::int64_t bytes_per_request() const { return opened_->bytes_per_request(); }

@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -302,6 +303,67 @@ TEST_CASE("an object that was replaced or removed after it was opened is an erro
     CHECK(read.error().file == source->name());
   }
   CHECK(text_of(read_file(store.url("a"), 100).value()) == "after!");
+}
+
+TEST_CASE("an object that was replaced after its folder was listed cannot be opened by the pool that keeps the list") {
+  const registered_store store("listed");
+  for (const std::string name : {"run/a", "run/b", "run/c"}) store->add(name, "before");
+  file_pool pool, other;
+  {
+    const places::remembered_answers scope;
+    std::error_code code;
+    const places::directory_iterator listed(store.url("run"), code);
+    REQUIRE(!code);
+    REQUIRE(pool.open(store.url("run/a")));
+    REQUIRE(pool.keep_lists());
+  }
+  store->add("run/b", "after!");
+  store->take_counts();
+  CHECK(pool.open(store.url("run/c")));
+  CHECK(store->take_counts().lists == 0);
+  const auto refused = pool.open(store.url("run/b"));
+  REQUIRE(!refused);
+  CHECK(refused.error().code == errc::io);
+  CHECK(refused.error().message == "the object has changed since the checkpoint was opened");
+  CHECK(refused.error().file == store.url("run/b"));
+  CHECK(refused.error().expected == "version 1");
+  CHECK(refused.error().found == "2");
+  CHECK(other.open(store.url("run/b")));
+  store->add("run/d", "new");
+  CHECK(pool.open(store.url("run/d")));  // nothing is known about it
+}
+
+TEST_CASE("a pool notices when it keeps a list that an object it has opened was replaced after the list") {
+  const registered_store store("listed");
+  store->add("run/a", "before");
+  file_pool pool;
+  const places::remembered_answers scope;
+  std::error_code code;
+  const places::directory_iterator listed(store.url("run"), code);
+  REQUIRE(!code);
+  store->add("run/a", "after!");
+  REQUIRE(pool.open(store.url("run/a")));
+  const auto refused = pool.keep_lists();
+  REQUIRE(!refused);
+  CHECK(refused.error().message == "the object has changed since the checkpoint was opened");
+  CHECK(refused.error().file == store.url("run/a"));
+}
+
+TEST_CASE("a store may spell versions in lists in another way") {
+  const registered_store store("listed");
+  store->list_mark = "list-";
+  for (const std::string name : {"run/a", "run/b"}) store->add(name, "before");
+  file_pool pool;
+  const places::remembered_answers scope;
+  std::error_code code;
+  const places::directory_iterator listed(store.url("run"), code);
+  REQUIRE(!code);
+  REQUIRE(pool.keep_lists());
+  store->take_counts();
+  CHECK(pool.open(store.url("run/a")));
+  CHECK(store->take_counts().lists == 1);
+  CHECK(pool.open(store.url("run/b")));
+  CHECK(store->take_counts().lists == 0);
 }
 
 TEST_CASE("within a scope, an object is opened once, and its first bytes are requested once") {
