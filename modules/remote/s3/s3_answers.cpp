@@ -67,7 +67,9 @@ result<s3_listing> parse_s3_listing(std::span<const std::byte> body, std::string
   for (const pugi::xml_node entry : root.children("Contents")) {
     SHARDMESH_TRY(std::string name, name_below(entry.child_value("Key"), prefix));
     // A key that ends in a slash is the marker of a folder that a console made.
-    if (name.empty() || std::string_view(entry.child_value("Key")).ends_with('/')) continue;
+    const bool is_marker = name.empty() || std::string_view(entry.child_value("Key")).ends_with('/');
+    page.has_marker |= is_marker;
+    if (is_marker) continue;
     SHARDMESH_TRY(const std::int64_t size, size_in(entry.child_value("Size")));
     page.objects.push_back({std::move(name), false, size, entry.child_value("ETag")});
   }

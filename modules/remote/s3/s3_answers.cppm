@@ -12,6 +12,7 @@ namespace shardmesh::remote {
 // One page of ListObjectsV2 with the delimiter "/".
 struct s3_listing {
   std::vector<stored_object> objects;  // names are relative to the prefix; folders have no slash at their end
+  bool has_marker = false;             // an object whose key is the prefix: a console makes one for a folder
   std::string next;                    // the token of the next page; empty: this was the last one
 };
 

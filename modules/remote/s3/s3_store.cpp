@@ -85,8 +85,8 @@ class s3_store final : public store {
       SHARDMESH_TRY(auto object, head(name));
       if (object) return object;
     }
-    SHARDMESH_TRY(const s3_listing page, page_of(folder(name), "", 1));
-    if (page.objects.empty() && !name.key.empty()) return std::optional<stored_object>();
+    SHARDMESH_TRY(const bool is_folder, has_keys(folder(name)));
+    if (!is_folder && !name.key.empty()) return std::optional<stored_object>();
     std::string key = name.key;
     while (key.ends_with('/')) key.pop_back();
     return std::optional(stored_object{last_part(key), true, 0, {}});
@@ -162,6 +162,21 @@ class s3_store final : public store {
     return name;
   }
 
+  // Returns whether a key begins with the folder's. A page may have no key, and the first key may be the marker that a
+  // console made for the folder.
+  result<bool> has_keys(const s3_name& folder) const {
+    std::string token;
+    for (std::size_t pages = 0; pages != most_sparse_pages; ++pages) {
+      SHARDMESH_TRY(s3_listing page, page_of(folder, token, 1));
+      if (page.has_marker || !page.objects.empty()) return true;
+      if (page.next.empty()) return false;
+      token = std::move(page.next);
+    }
+    return fail(errc::bad_format, "the server's listing does not end")
+        .with_file(at_->url_of(folder))
+        .with_values(fmt::format("at most {} pages without a key", most_sparse_pages), "more");
+  }
+
   // Nothing: there is no such object.
   result<std::optional<stored_object>> head(const s3_name& name) const {
     const s3_request request{.method = "HEAD", .of = name};
@@ -181,7 +196,13 @@ class s3_store final : public store {
             {"list-type", "2"}, {"delimiter", "/"}, {"prefix", folder.key}, {"max-keys", fmt::format("{}", most)}}};
     if (!token.empty()) request.query.emplace_back("continuation-token", token);
     SHARDMESH_TRY(const http_response answer, at_->send(request, most_page_bytes));
-    if (answer.status != 200) return at_->refusal(request, answer);
+    if (answer.status != 200) {
+      error refused = at_->refusal(request, answer);
+      const auto failure = parse_s3_failure(answer.body);
+      // Readers would take it for a missing object.
+      if (failure && failure->code == "NoSuchBucket") refused.sys = 0;
+      return refused;
+    }
     auto page = parse_s3_listing(answer.body, folder.key);
     if (page) return page;
     error why = std::move(page).error().with_file(at_->url_of(folder));

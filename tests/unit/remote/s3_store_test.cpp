@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -105,6 +106,55 @@ TEST_CASE("a listing of S3 may have empty pages") {
   const auto listed = store_at(server)->list("s3://bucket/run");
   REQUIRE(listed);
   CHECK(*listed == std::vector<stored_object>{{"3", false, 1, "\"e\""}, {"6", false, 1, "\"e\""}});
+}
+
+TEST_CASE("a folder of S3 is found behind its marker and behind empty pages, and a marker alone is a folder") {
+  struct pages {
+    std::vector<std::string> entries;
+    bool is_found;
+  };
+  for (const auto& [entries, is_found] : std::vector<pages>{{{entry("run/")}, true},
+                                                            {{entry("run/"), entry("run/1")}, true},
+                                                            {{"", "", entry("run/1")}, true},
+                                                            {{"", entry("run/")}, true},
+                                                            {{"", ""}, false},
+                                                            {{""}, false}}) {
+    INFO(entries.size() << " pages, the first with " << entries.front());
+    std::size_t next = 0;
+    http_server::server server;
+    server.on("/bucket", [&](const http_server::request&) {
+      const std::string& now = entries[next++];
+      return page(now, next == entries.size() ? "" : std::to_string(next));
+    });
+    const auto found = store_at(server)->look("s3://bucket/run");
+    REQUIRE(found);
+    CHECK(*found == (is_found ? std::optional(stored_object{"run", true, 0, {}}) : std::nullopt));
+  }
+}
+
+TEST_CASE("a search for a folder of S3 in empty pages ends") {
+  int pages = 0;
+  http_server::server server;
+  server.on("/bucket", [&](const http_server::request&) { return page("", std::to_string(++pages)); });
+  const auto found = store_at(server)->look("s3://bucket/run");
+  REQUIRE(!found);
+  CHECK(found.error().code == errc::bad_format);
+  CHECK(found.error().message == "the server's listing does not end");
+}
+
+TEST_CASE("a missing bucket is no answer about an object") {
+  for (const std::string code : {"NoSuchBucket", "NoSuchKey"}) {
+    http_server::server server;
+    server.on("/bucket", [&](const http_server::request&) {
+      return answer(404, "<Error><Code>" + code + "</Code><Message>none</Message></Error>");
+    });
+    const auto found = store_at(server)->look("s3://bucket/run");
+    REQUIRE(!found);
+    CHECK(found.error().code == errc::io);
+    CHECK(found.error().found == "status 404 " + code + ": none");
+    CHECK(found.error().sys == (code == "NoSuchBucket" ? 0 : ENOENT));
+    CHECK(found.error().hint == (code == "NoSuchBucket" ? "check the bucket's name and the endpoint" : ""));
+  }
 }
 
 TEST_CASE("an error of S3 does not show the session token that the server quotes") {
