@@ -27,9 +27,17 @@ result<destination_snapshot> look_at_file(const std::filesystem::path& file) {
   return seen;
 }
 
-result<void> remove_object(const std::filesystem::path& url) {
+// Returns the version of an object in a store; an empty text for a local file.
+result<std::string> version_of(const std::filesystem::path& file) {
+  if (!is_url(file)) return std::string();
+  SHARDMESH_TRY(const auto store, store_of(file));
+  SHARDMESH_TRY(const auto there, store->look(file.native()));
+  return there ? there->version : std::string();
+}
+
+result<void> remove_object(const std::filesystem::path& url, const std::string& version) {
   SHARDMESH_TRY(const auto store, store_of(url));
-  return store->remove(url.native());
+  return store->remove_version(url.native(), version);
 }
 
 }  // namespace
@@ -44,6 +52,7 @@ result<objects_copy> objects_copy::look(const std::filesystem::path& destination
   if (!options.overwrite) return made;
   SHARDMESH_TRY(made.old_, look_at_file(made.beside_));
   if (!made.old_.self) return made;
+  SHARDMESH_TRY(made.old_version_, version_of(made.beside_));
   const bool is_copy = made.old_.is_file() && is_objects_file(made.beside_);
   if (!is_copy && !document.empty())
     return fail(errc::destination_exists, "is not a file of objects that shardmesh wrote, and is not replaced")
@@ -74,7 +83,7 @@ result<void> objects_copy::commit(std::vector<std::string>& notes) {
     return {};
   }
   if (is_url(beside_)) {
-    auto gone = old_.self ? remove_object(beside_) : result<void>();
+    auto gone = old_.self ? remove_object(beside_, old_version_) : result<void>();
     if (!gone) notes.push_back("a file of the old checkpoint could not be removed: " + to_string(gone.error()));
     return {};
   }

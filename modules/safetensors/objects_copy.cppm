@@ -32,6 +32,7 @@ class objects_copy {
   std::string_view document_;
   output_options options_;
   destination_snapshot old_;  // the copy that an overwrite found
+  std::string old_version_;   // of an object in a store
   std::optional<staged_output> output_;
 };
 

@@ -135,10 +135,25 @@ class s3_store final : public store {
 
   result<void> remove(const std::string& url) const override {
     SHARDMESH_TRY(const s3_name name, parse_s3_url(url));
-    const s3_request request{.method = "DELETE", .of = name};
+    return send_removal({.method = "DELETE", .of = name});
+  }
+
+  // AWS compares the condition. Other servers ignore it, or refuse it as unknown: then the look before protects alone.
+  result<void> remove_version(const std::string& url, const std::string& version) const override {
+    SHARDMESH_TRY(const s3_name name, parse_s3_url(url));
+    SHARDMESH_TRY(const auto there, head(name));
+    if (!there) return {};
+    if (version.empty() || there->version.empty()) return send_removal({.method = "DELETE", .of = name});
+    // Lists and answers may spell one ETag with quotation marks and without.
+    if (unquoted(there->version) != unquoted(version)) return changed(url);
+    const s3_request request{.method = "DELETE", .of = name, .headers = {{"if-match", there->version}}};
     SHARDMESH_TRY(const http_response answer, at_->send(request, most_answer_bytes));
-    if (answer.status == 200 || answer.status == 204 || answer.status == 404) return {};
-    return at_->refusal(request, answer);
+    if (is_removed(answer)) return {};
+    if (answer.status != 400 && answer.status != 412 && answer.status != 501) return at_->refusal(request, answer);
+    SHARDMESH_TRY(const auto now, head(name));
+    if (!now) return {};  // an earlier attempt has removed it, and its answer was lost
+    if (now->version != there->version) return changed(url);
+    return send_removal({.method = "DELETE", .of = name});
   }
 
   result<std::vector<unfinished_upload>> unfinished_uploads(const std::string& url) const override {
@@ -148,10 +163,7 @@ class s3_store final : public store {
 
   result<void> end_upload(const unfinished_upload& upload) const override {
     SHARDMESH_TRY(const s3_name name, parse_s3_url(upload.url));
-    const s3_request request{.method = "DELETE", .of = name, .query = {{"uploadId", upload.id}}};
-    SHARDMESH_TRY(const http_response answer, at_->send(request, most_answer_bytes));
-    if (answer.status == 200 || answer.status == 204 || answer.status == 404) return {};
-    return at_->refusal(request, answer);
+    return send_removal({.method = "DELETE", .of = name, .query = {{"uploadId", upload.id}}});
   }
 
   bool keeps_conditions(const std::string&) const override { return !at_->ignores_conditions(); }
@@ -160,6 +172,18 @@ class s3_store final : public store {
   static s3_name folder(s3_name name) {
     if (!name.key.empty() && !name.key.ends_with('/')) name.key += '/';
     return name;
+  }
+  static bool is_removed(const http_response& answer) {
+    return answer.status == 200 || answer.status == 204 || answer.status == 404;
+  }
+  static error changed(const std::string& url) {
+    return fail(errc::destination_exists, "has changed meanwhile").with_file(url);
+  }
+
+  result<void> send_removal(const s3_request& request) const {
+    SHARDMESH_TRY(const http_response answer, at_->send(request, most_answer_bytes));
+    if (is_removed(answer)) return {};
+    return at_->refusal(request, answer);
   }
 
   // Returns whether a key begins with the folder's. A page may have no key, and the first key may be the marker that a

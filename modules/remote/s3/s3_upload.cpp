@@ -4,6 +4,7 @@ module;
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -73,15 +74,24 @@ result<std::string> s3_upload::put(const byte_source& content) {
   if (!upload_id_.empty() && !abort_parts(upload_id_) && why.hint.empty())
     why.hint =
         fmt::format("abort the unfinished upload {} of this object: the server keeps its parts", escaped(upload_id_));
-  if (condition_.if_absent && why.code != errc::destination_exists) remove_ours();
+  const bool is_removed = condition_.if_absent && why.code != errc::destination_exists && remove_ours();
+  // The server may have the whole request, and still work on it.
+  if (!is_removed && is_completing_ && detail::is_limit_error(why)) why.sys = EINPROGRESS;
   return why;
 }
 
 // The last request may have had its effect although its answer was lost, or came after the deadline. An object that
 // replaced another one stays.
-void s3_upload::remove_ours() const {
+bool s3_upload::remove_ours() const {
   const auto ours = is_ours();
-  if (ours && *ours) static_cast<void>(to_.send({.method = "DELETE", .of = name_}, most_answer_bytes));
+  return ours && *ours && to_.send({.method = "DELETE", .of = name_}, most_answer_bytes);
+}
+
+result<http_response> s3_upload::complete(const s3_request& request) {
+  is_completing_ = detail::check_current_call().has_value();  // otherwise, nothing is sent
+  SHARDMESH_TRY(http_response answer, to_.send(request, most_answer_bytes));
+  is_completing_ = false;
+  return answer;
 }
 
 name_values s3_upload::conditions() const {
@@ -107,7 +117,7 @@ result<std::string> s3_upload::put_whole(const byte_source& content) {
   for (int attempt = 1;; ++attempt) {
     request.headers = conditions();
     request.headers.emplace_back(token_header, token_);
-    SHARDMESH_TRY(const http_response answer, to_.send(request, most_answer_bytes));
+    SHARDMESH_TRY(const http_response answer, complete(request));
     if (answer.status == 409 && attempt < most_conflicts) continue;
     SHARDMESH_TRY(const bool has_other_form, changes_form(answer));
     if (has_other_form) continue;
@@ -184,7 +194,7 @@ result<std::string> s3_upload::finish_parts(const std::string& id, std::span<con
   request.body = std::as_bytes(std::span(body));
   for (int attempt = 1;; ++attempt) {
     request.headers = conditions();
-    SHARDMESH_TRY(const http_response answer, to_.send(request, most_answer_bytes));
+    SHARDMESH_TRY(const http_response answer, complete(request));
     if (answer.status == 409 && attempt < most_conflicts) continue;
     SHARDMESH_TRY(const bool has_other_form, changes_form(answer));
     if (has_other_form) continue;

@@ -24,8 +24,10 @@ class s3_upload {
   result<std::string> begin_parts();
   result<std::vector<std::string>> send_parts(const byte_source& content, const std::string& id);
   result<std::string> finish_parts(const std::string& id, std::span<const std::string> etags);
-  // Removes a new object if this very upload wrote it, after an error.
-  void remove_ours() const;
+  // Sends the request that makes the object appear.
+  result<http_response> complete(const s3_request& request);
+  // Removes a new object if this very upload wrote it, after an error. Returns whether it did.
+  bool remove_ours() const;
   // Removes the parts that the server holds. Returns false if that fails.
   bool abort_parts(const std::string& id) const;
   // Decides about an answer to the request that makes the object appear.
@@ -47,6 +49,7 @@ class s3_upload {
   std::string token_;                        // stored with the object, to recognise it
   std::string upload_id_;                    // of an upload in parts
   bool is_bare_, has_changed_form_ = false;  // the form of the version in If-Match: without quotation marks
+  bool is_completing_ = false;               // the last request was sent, and has no answer
 };
 
 }  // namespace shardmesh::remote

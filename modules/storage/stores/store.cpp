@@ -91,6 +91,13 @@ result<std::string> store::put(const std::string& url, const byte_source&, const
 result<void> store::remove(const std::string& url) const {
   return cannot_write(url);
 }
+result<void> store::remove_version(const std::string& url, const std::string& version) const {
+  SHARDMESH_TRY(const std::optional<stored_object> there, look(url));
+  if (!there || there->is_folder) return {};
+  if (!version.empty() && there->version != version)
+    return fail(errc::destination_exists, "has changed meanwhile").with_file(printable_url(url));
+  return remove(url);
+}
 result<std::vector<store::unfinished_upload>> store::unfinished_uploads(const std::string&) const {
   return std::vector<unfinished_upload>();
 }

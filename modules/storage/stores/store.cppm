@@ -56,11 +56,18 @@ class store {
   virtual bool can_write() const;
   /// Writes a whole object, which appears at once or not at all, and returns its version.
   /// \errors errc::destination_exists when the condition does not hold; errc::unsupported when the store cannot write;
-  ///         errc::io, after which nothing is left of the upload, or the error says what is left
+  ///         errc::io, after which nothing is left of the upload, or the error says what is left. After
+  ///         errc::cancelled and errc::deadline_exceeded with the `sys` EINPROGRESS, the server may still store the
+  ///         object.
   virtual result<std::string> put(const std::string& url, const byte_source& content,
                                   const put_condition& condition) const;
   /// Removes an object. It need not exist.
   virtual result<void> remove(const std::string& url) const;
+  /// Removes an object while it has this version: one that another writer has put there since stays. The object need
+  /// not exist, and an empty version stands for every one. The default looks at the object, and then removes it; a
+  /// store whose server compares versions closes the gap between the two.
+  /// \errors errc::destination_exists when the object has another version
+  virtual result<void> remove_version(const std::string& url, const std::string& version) const;
   /// Returns whether "/NAME" after the URL of a folder names the file NAME. False for a name that reads as something
   /// else in a URL, such as "a?b" under http: a listing or a description that has this name is then an error, because
   /// another object could be read. The default returns true.

@@ -5,6 +5,7 @@ module;
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -39,10 +40,27 @@ destination_snapshot snapshot_of(const std::map<std::string, stored_object>& obj
   return seen;
 }
 
+error changed_meanwhile(const std::string& url) {
+  return exists(url, "appeared or changed while the new checkpoint was written, and is left alone");
+}
+
 // Files that hold data come first, then the record of checksums, and the description last.
 int order_of(const std::string& name) {
   if (is_description(name)) return 2;
   return name == checksum_file_name ? 1 : 0;
+}
+
+// The error of an object of the old checkpoint that could not be removed.
+error room_refused(error why, const std::string& removed) {
+  std::string advice = why.hint;
+  const auto add = [&](const std::string& text) { advice += (advice.empty() ? "" : "; ") + text; };
+  if (why.code == errc::destination_exists) {
+    if (!removed.empty()) add("these objects were removed: " + removed);
+    return changed_meanwhile(why.file).with_hint(advice);
+  }
+  add("check the previous checkpoint with verify: this object may be gone");
+  if (!removed.empty()) advice += ", and these were removed: " + removed;
+  return std::move(why).with_hint(advice);
 }
 
 // Readers would not find what is written to these URLs.
@@ -124,6 +142,18 @@ result<void> upload::put(const fs::path& staging, std::vector<std::string>& note
   return remove_stale(files, notes);
 }
 
+result<void> upload::check_unchanged() const {
+  SHARDMESH_TRY(const std::vector<stored_object> listed, store_->list(url_));
+  std::map<std::string, const stored_object*> now;
+  for (const stored_object& object : listed) now.emplace(object.name, &object);
+  for (const auto& [name, object] : before_) {
+    if (object.is_folder) continue;
+    const auto found = now.find(name);
+    if (found == now.end() || *found->second != object) return changed_meanwhile(url_of(name));
+  }
+  return {};
+}
+
 // Objects cannot be exchanged together. If data or checksums of the old checkpoint would be overwritten, its
 // description goes first: until the new one is there, readers find no checkpoint, and never files of both. The record
 // of checksums goes before it, so that a refusal leaves the old checkpoint readable.
@@ -132,6 +162,7 @@ result<void> upload::make_room(const std::vector<file>& files) {
     return is_directory_ && !is_description(one.name) && before_.contains(one.name);
   });
   if (!overwrites_data) return {};
+  SHARDMESH_TRY(check_unchanged());
   std::string removed;
   for (const int order : {1, 2})
     for (auto at = before_.begin(); at != before_.end();) {
@@ -139,14 +170,8 @@ result<void> upload::make_room(const std::vector<file>& files) {
         ++at;
         continue;
       }
-      auto gone = store_->remove(url_of(at->first));
-      if (!gone) {
-        std::string advice = gone.error().hint;
-        advice += advice.empty() ? "" : "; ";
-        advice += "check the previous checkpoint with verify: this object may be gone";
-        if (!removed.empty()) advice += ", and these were removed: " + removed;
-        return std::move(gone).error().with_hint(advice);
-      }
+      auto gone = store_->remove_version(url_of(at->first), at->second.version);
+      if (!gone) return room_refused(std::move(gone).error(), removed);
       has_made_room_ |= is_description(at->first);
       removed += (removed.empty() ? "" : ", ") + at->first;
       at = before_.erase(at);
@@ -164,11 +189,10 @@ result<void> upload::put_file(const file& one) {
   else
     condition.if_version = old->second.version;
   auto done = store_->put(url_of(one.name), *content, condition);
-  if (!done) {
-    if (done.error().code != errc::destination_exists) return std::move(done).error();
-    return exists(url_of(one.name), "appeared or changed while the new checkpoint was written, and is left alone");
-  }
-  if (old == before_.end()) written_.push_back(one.name);
+  if (!done)
+    return done.error().code == errc::destination_exists ? changed_meanwhile(url_of(one.name))
+                                                         : std::move(done).error();
+  if (old == before_.end()) written_.push_back({one.name, *std::move(done)});
   return {};
 }
 
@@ -176,7 +200,7 @@ result<void> upload::remove_stale(const std::vector<file>& files, std::vector<st
   for (const file& one : files) before_.erase(one.name);
   for (const auto& [name, object] : before_) {
     if (object.is_folder) continue;
-    if (auto gone = store_->remove(url_of(name)); !gone)
+    if (auto gone = store_->remove_version(url_of(name), object.version); !gone)
       notes.push_back(fmt::format("a file of the old checkpoint could not be removed: {}", to_string(gone.error())));
   }
   return {};
@@ -193,7 +217,9 @@ bool upload::is_as_before(const std::string& name) const {
 // Removes the objects with new names, the last one first. A replaced object stays, because its old content is gone.
 error upload::undone(const std::string& failed, error why) {
   const detail::cleanup_scope limits;
-  const bool may_be_stored = why.code != errc::destination_exists && !is_as_before(failed);
+  // The server may store a description later than any look at it: without its data, it would be damaged.
+  const bool may_appear = is_description(failed) && why.sys == EINPROGRESS;
+  const bool may_be_stored = may_appear || (why.code != errc::destination_exists && !is_as_before(failed));
   std::string advice = why.hint;
   const auto add = [&](const std::string& text) { advice += (advice.empty() ? "" : "; ") + text; };
   if (has_made_room_) add("write it again: the previous checkpoint was removed to make room");
@@ -205,9 +231,12 @@ error upload::undone(const std::string& failed, error why) {
   }
   std::string left = may_be_stored && !before_.contains(failed) ? failed : std::string();
   bool is_answering = true;  // a server that has failed to remove one object would take long to fail for all
-  for (auto name = written_.rbegin(); name != written_.rend(); ++name) {
-    is_answering = is_answering && store_->remove(url_of(*name));
-    if (!is_answering) left += (left.empty() ? "" : ", ") + *name;
+  for (auto one = written_.rbegin(); one != written_.rend(); ++one) {
+    if (is_answering) {
+      const auto gone = store_->remove_version(url_of(one->name), one->version);
+      is_answering = gone || gone.error().code == errc::destination_exists;  // the latter belongs to another writer
+    }
+    if (!is_answering) left += (left.empty() ? "" : ", ") + one->name;
   }
   if (!left.empty()) add("remove what is left of the upload: " + left);
   return std::move(why).with_hint(advice);

@@ -20,7 +20,8 @@ class upload {
 
   // Uploads `staging`, a file or a folder of files. After an error, objects that were uploaded are removed again. The
   // hint names those that could not be removed, and says if the previous checkpoint is gone. If it is unknown whether
-  // the server has stored the description, nothing is removed.
+  // the server has stored the description, or will store it, nothing is removed. An object of another writer is left
+  // alone: what is removed has the version that was examined or uploaded.
   result<void> put(const std::filesystem::path& staging, std::vector<std::string>& notes);
 
  private:
@@ -32,6 +33,8 @@ class upload {
   result<void> look_at_file(const output_options& options);
   result<void> look_at_folder(const output_options& options);
   result<void> make_room(const std::vector<file>& files);
+  // Checks that the folder still has the objects that will be replaced. errc::destination_exists
+  result<void> check_unchanged() const;
   result<void> put_file(const file& one);
   result<void> remove_stale(const std::vector<file>& files, std::vector<std::string>& notes);
   // True if the server still has the object that it had when it was examined. False if the server does not answer.
@@ -43,7 +46,10 @@ class upload {
   bool is_directory_ = false, has_made_room_ = false;
   std::int64_t memory_bytes_ = 0;                // see put_condition
   std::map<std::string, stored_object> before_;  // the objects that will be replaced
-  std::vector<std::string> written_;             // names of objects that were not there before
+  struct written {
+    std::string name, version;
+  };
+  std::vector<written> written_;  // objects that were not there before
 };
 
 // Returns whether readers recognise a checkpoint by the presence of this file of a folder.

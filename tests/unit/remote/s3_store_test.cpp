@@ -17,6 +17,7 @@
 #include <scratch_folder.hpp>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -154,6 +155,87 @@ TEST_CASE("a missing bucket is no answer about an object") {
     CHECK(found.error().found == "status 404 " + code + ": none");
     CHECK(found.error().sys == (code == "NoSuchBucket" ? 0 : ENOENT));
     CHECK(found.error().hint == (code == "NoSuchBucket" ? "check the bucket's name and the endpoint" : ""));
+  }
+}
+
+TEST_CASE("an object of S3 is removed only while it has the version") {
+  struct removal {
+    std::string there, asked;  // the ETag of the object, and the version to remove
+    int refusal;               // the status of a DELETE with a condition; 0: the server ignores the condition
+    std::vector<std::string> sent;
+    bool is_removed;
+  };
+  const std::string looks = "HEAD", bare = "DELETE", conditional = "DELETE \"1\"";
+  for (const removal& one : std::vector<removal>{{"\"1\"", "\"1\"", 0, {looks, conditional}, true},
+                                                 {"\"1\"", "1", 0, {looks, conditional}, true},
+                                                 {"\"1\"", "", 0, {looks, bare}, true},
+                                                 {"\"2\"", "\"1\"", 0, {looks}, false},
+                                                 {"\"1\"", "\"1\"", 501, {looks, conditional, looks, bare}, true},
+                                                 {"\"1\"", "\"1\"", 412, {looks, conditional, looks, bare}, true},
+                                                 {"", "\"1\"", 0, {looks}, true}}) {
+    INFO(one.there << " asked " << one.asked << " refusal " << one.refusal);
+    std::vector<std::string> sent;
+    bool is_there = !one.there.empty();
+    http_server::server server;
+    server.on("/bucket/one", [&](const http_server::request& asked) {
+      const std::string condition = asked.header("if-match");
+      sent.push_back(asked.method + (condition.empty() ? "" : " " + condition));
+      if (asked.method == "HEAD") return answer(is_there ? 200 : 404, "", "ETag: " + one.there + "\r\n");
+      if (!condition.empty() && one.refusal != 0) return answer(one.refusal, "");
+      is_there = false;
+      return answer(204, "");
+    });
+    const auto done = store_at(server)->remove_version("s3://bucket/one", one.asked);
+    static_cast<void>(server.seen());  // the test may then read what the server wrote
+    CHECK(sent == one.sent);
+    CHECK(is_there == !one.is_removed);
+    REQUIRE(done.has_value() == one.is_removed);
+    if (!done) {
+      CHECK(done.error().code == errc::destination_exists);
+      CHECK(done.error().file == "s3://bucket/one");
+    }
+  }
+}
+
+TEST_CASE("an object of S3 that changes during its removal stays") {
+  bool has_changed = false;
+  http_server::server server;
+  server.on("/bucket/one", [&](const http_server::request& asked) {
+    if (asked.method == "HEAD") return answer(200, "", has_changed ? "ETag: \"2\"\r\n" : "ETag: \"1\"\r\n");
+    has_changed = true;
+    return answer(412, "");
+  });
+  const auto done = store_at(server)->remove_version("s3://bucket/one", "\"1\"");
+  REQUIRE(!done);
+  CHECK(done.error().code == errc::destination_exists);
+  CHECK(server.seen().size() == 3);
+}
+
+TEST_CASE("an upload that a deadline ends says that the server may still store the object") {
+  using namespace std::chrono_literals;
+  for (const bool is_stored : {false, true}) {
+    INFO("stored before the look: " << is_stored);
+    std::string mark;
+    bool is_there = false;
+    http_server::server server;
+    server.on("/bucket/one", [&](const http_server::request& asked) {
+      if (asked.method == "PUT") {
+        mark = asked.header("x-amz-meta-shardmesh-upload");
+        is_there = is_stored;
+        std::this_thread::sleep_for(900ms);
+        return answer(200, "", "ETag: \"e\"\r\n");
+      }
+      if (asked.method == "DELETE") is_there = false;
+      const std::string headers = "ETag: \"e\"\r\nx-amz-meta-shardmesh-upload: " + mark + "\r\n";
+      return answer(asked.method == "DELETE" ? 204 : is_there ? 200 : 404, "", headers);
+    });
+    const std::string text = "new";
+    const memory_source bytes(std::as_bytes(std::span(text)), "text");
+    const detail::call_scope limits({.within = std::chrono::steady_clock::now() + 600ms});
+    const auto done = store_at(server)->put("s3://bucket/one", bytes, {.if_absent = true});
+    REQUIRE(!done);
+    CHECK(done.error().code == errc::deadline_exceeded);
+    CHECK(done.error().sys == (is_stored ? 0 : EINPROGRESS));
   }
 }
 

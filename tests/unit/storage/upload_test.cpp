@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests destinations under URLs: the order of uploads, their conditions, and what is left after a failure.
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -23,11 +25,15 @@ using namespace shardmesh;
 namespace {
 
 // Objects in memory. It notes every change, and refuses the write of one name. It can lose the answer of one write, and
-// fail for good afterwards.
+// fail for good afterwards, or end a write whose effect may come later. Another writer can act after a list or a
+// refusal.
 class noting_store final : public store {
  public:
   result<std::optional<stored_object>> look(const std::string& url) const override {
-    if (is_broken) return broken(url);
+    if (is_broken) {
+      changes.push_back("try to look at " + last_part(url));
+      return broken(url);
+    }
     if (const auto found = objects.find(url); found != objects.end())
       return std::optional(described(url, found->second));
     const auto below = objects.lower_bound(url + "/");
@@ -38,6 +44,7 @@ class noting_store final : public store {
     std::vector<stored_object> made;
     for (const auto& [name, content] : objects)
       if (name.starts_with(url + "/")) made.push_back(described(name, content));
+    if (another) another();
     return made;
   }
   result<std::unique_ptr<byte_source>> open(const std::string& url) const override {
@@ -50,7 +57,15 @@ class noting_store final : public store {
                           const put_condition& condition) const override {
     const auto found = objects.find(url);
     memory.push_back(condition.memory_bytes);
-    if (last_part(url) == refused) return fail(errc::io, "the server refuses").with_file(url);
+    if (last_part(url) == refused) {
+      if (another) another();
+      return fail(errc::io, "the server refuses").with_file(url);
+    }
+    if (last_part(url) == ended_early) {
+      error ended_by_limit = fail(errc::cancelled, "was cancelled").with_file(url);
+      ended_by_limit.sys = may_come ? EINPROGRESS : 0;
+      return ended_by_limit;
+    }
     if (condition.if_absent && found != objects.end()) return fail(errc::destination_exists, "exists").with_file(url);
     if (!condition.if_version.empty() && (found == objects.end() || found->second != condition.if_version))
       return fail(errc::destination_exists, "has changed").with_file(url);
@@ -63,10 +78,7 @@ class noting_store final : public store {
     return fail(errc::io, "the answer was lost").with_file(url);
   }
   result<void> remove(const std::string& url) const override {
-    if (is_broken) {
-      changes.push_back("try to remove " + last_part(url));
-      return broken(url);
-    }
+    if (is_broken) return broken(url);
     if (last_part(url) == irremovable)
       return fail(errc::io, "the server refuses").with_file(url).with_hint("ask the owner");
     changes.push_back("remove " + last_part(url));
@@ -79,8 +91,10 @@ class noting_store final : public store {
   mutable std::vector<std::string> changes;
   mutable std::vector<bool> ended;           // for each removal: a limit of its call was reached
   mutable std::vector<std::int64_t> memory;  // that each write may take
-  std::string refused, lost, irremovable;
-  bool breaks = false;  // after `lost`
+  std::string refused, lost, irremovable, ended_early;
+  std::function<void()> another;  // what another writer does
+  bool breaks = false;            // after `lost`
+  bool may_come = false;          // the effect of `ended_early`
   mutable bool is_broken = false;
 
  private:
@@ -100,8 +114,9 @@ struct registered {
   std::shared_ptr<noting_store> made = std::make_shared<noting_store>();
 };
 
+// `meanwhile` runs between the look at the destination and the upload.
 result<void> write_folder(const std::string& url, std::span<const std::pair<std::string, std::string>> files,
-                          const output_options& options = {}) {
+                          const output_options& options = {}, const std::function<void()>& meanwhile = {}) {
   auto output = staged_output::directory(url, options);
   if (!output) return std::move(output).error();
   for (const auto& [name, content] : files) {
@@ -109,6 +124,7 @@ result<void> write_folder(const std::string& url, std::span<const std::pair<std:
     if (!number) return number.error();
     if (auto done = output->write(*number, 0, std::as_bytes(std::span(content))); !done) return done;
   }
+  if (meanwhile) meanwhile();
   return output->commit();
 }
 
@@ -193,8 +209,8 @@ TEST_CASE("objects that could not be removed are named, and a broken server is a
   const auto done = write_folder(at.url("run"), files);
   REQUIRE(!done);
   CHECK(done.error().hint == "remove what is left of the upload: __1_0.distcp, __0_1.distcp, __0_0.distcp");
-  CHECK(at.made->changes ==
-        lines{"put __0_0.distcp", "put __0_1.distcp", "put __1_0.distcp", "try to remove __0_1.distcp"});
+  CHECK(at.made->changes == lines{"put __0_0.distcp", "put __0_1.distcp", "put __1_0.distcp",
+                                  "try to look at __1_0.distcp", "try to look at __0_1.distcp"});
 }
 
 TEST_CASE("an error says that the previous checkpoint of a store is gone") {
@@ -252,6 +268,76 @@ TEST_CASE("an old folder in a store stays readable until its description is remo
   CHECK(lost.error().hint == "write it again: the previous checkpoint was removed to make room");
   CHECK(at.made->changes == lines{"remove .shardmesh_checksums", "remove .metadata", "put __0_0.distcp"});
   CHECK(!at.made->objects.contains(at.url("run/.metadata")));
+}
+
+TEST_CASE("a checkpoint that another writer has put in place of the old one is left alone") {
+  const output_options replacing{.overwrite = true,
+                                 .may_replace = [](const auto&, const auto&) { return result<void>(); }};
+  const std::string description = ".metadata", data = "__0_0.distcp";
+  // The object that changes, and whether it changes after the last look at the folder. Descriptions can be equal.
+  for (const auto& [changed, is_late] :
+       std::vector<std::pair<std::string, bool>>{{description, false}, {data, false}, {description, true}}) {
+    INFO(changed << (is_late ? " late" : ""));
+    const registered at("upload-replaced");
+    at.made->objects = {{at.url("run/" + description), "old"}, {at.url("run/" + data), "old"}};
+    const auto replace = [&] { at.made->objects.at(at.url("run/" + changed)) = "theirs"; };
+    const auto done = write_folder(at.url("run"), dcp_files, replacing, [&] {
+      if (is_late)
+        at.made->another = replace;
+      else
+        replace();
+    });
+    REQUIRE(!done);
+    CHECK(done.error().code == errc::destination_exists);
+    CHECK(done.error().file == at.url("run/" + changed));
+    CHECK(done.error().message == "appeared or changed while the new checkpoint was written, and is left alone");
+    CHECK(done.error().hint.empty());
+    CHECK(at.made->changes.empty());
+    CHECK(at.made->objects.size() == 2);
+    CHECK(at.made->objects.at(at.url("run/" + changed)) == "theirs");
+  }
+}
+
+TEST_CASE("after an error, an object that another writer has replaced stays, and is not named") {
+  const registered at("upload-theirs");
+  at.made->refused = ".metadata";
+  at.made->another = [&] { at.made->objects.at(at.url("run/__0_0.distcp")) = "theirs"; };
+  const auto done = write_folder(at.url("run"), dcp_files);
+  REQUIRE(!done);
+  CHECK(done.error().hint.empty());
+  CHECK(at.made->objects == std::map<std::string, std::string>{{at.url("run/__0_0.distcp"), "theirs"}});
+}
+
+TEST_CASE("a file of the old checkpoint that another writer has replaced stays, and a note names it") {
+  const registered at("upload-stale");
+  at.made->objects = {{at.url("run/.metadata"), "old"}, {at.url("run/stale"), "old"}};
+  const output_options replacing{.overwrite = true,
+                                 .may_replace = [](const auto&, const auto&) { return result<void>(); }};
+  auto output = staged_output::directory(at.url("run"), replacing);
+  REQUIRE(output);
+  const auto number = output->add_file(".metadata");
+  REQUIRE(number);
+  REQUIRE(output->write(*number, 0, std::as_bytes(std::span(std::string_view("new")))));
+  at.made->objects.at(at.url("run/stale")) = "theirs";
+  REQUIRE(output->commit());
+  CHECK(at.made->objects ==
+        std::map<std::string, std::string>{{at.url("run/.metadata"), "new"}, {at.url("run/stale"), "theirs"}});
+  REQUIRE(!output->notes().empty());
+  CHECK(output->notes().back() ==
+        "a file of the old checkpoint could not be removed: " + at.url("run/stale") + ": has changed meanwhile");
+}
+
+TEST_CASE("data stays when the server may store the description after a limit has ended its upload") {
+  for (const bool may_come : {true, false}) {
+    const registered at("upload-ended");
+    at.made->ended_early = ".metadata";
+    at.made->may_come = may_come;
+    const auto done = write_folder(at.url("run"), dcp_files);
+    REQUIRE(!done);
+    CHECK(done.error().code == errc::cancelled);
+    CHECK(done.error().hint == (may_come ? "check it with verify: the server may have stored this object" : ""));
+    CHECK(at.made->objects.size() == (may_come ? dcp_files.size() - 1 : 0));
+  }
 }
 
 TEST_CASE("a full folder for temporary files is named, with the space that the upload needs") {
