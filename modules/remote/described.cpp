@@ -6,6 +6,7 @@ module;
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 module shardmesh.remote;
 
 import :failure;
@@ -48,7 +49,10 @@ result<std::optional<stored_object>> described(const http_response& answer, cons
                         .with_file(printable_url(url));
     refused.expected = "status 200";
     refused.sys = status == 401 || status == 403 ? EACCES : 0;
-    refused.found = answer_text(answer, {reinterpret_cast<const char*>(answer.body.data()), answer.body.size()});
+    std::vector<std::string_view> secrets = secrets_in(url);
+    for (const std::string_view one : secrets_in(answer.url)) secrets.push_back(one);  // of a redirect's target
+    refused.found =
+        answer_text(answer, {reinterpret_cast<const char*>(answer.body.data()), answer.body.size()}, secrets);
     return refused;
   }
   const auto size = size_of(answer);

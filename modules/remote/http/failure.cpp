@@ -118,8 +118,30 @@ std::chrono::milliseconds retry_after_of(const http_response& head) {
   return std::chrono::seconds(std::min(seconds, 30U));
 }
 
-std::vector<std::string_view> secrets_of(const http_request& sent) {
+std::vector<std::string_view> secrets_in(std::string_view url) {
+  constexpr std::size_t least = 6;  // "1" and "json" are no secrets, and stand in other texts
   std::vector<std::string_view> made;
+  const std::size_t scheme = url.find("://"), query = std::min(url.find('?'), url.size());
+  const std::size_t begin = scheme == std::string_view::npos ? 0 : scheme + 3;
+  const std::string_view host = url.substr(begin, url.find_first_of("/?", begin) - begin);
+  if (const std::size_t at = host.rfind('@'); at != std::string_view::npos && at >= least) {
+    made.push_back(host.substr(0, at));
+    if (const std::size_t colon = host.find(':'); colon < at && at - colon > least)
+      made.push_back(host.substr(colon + 1, at - colon - 1));
+  }
+  std::string_view fields = url.substr(query);
+  while (!fields.empty()) {
+    fields.remove_prefix(1);  // '?' or '&'
+    const std::string_view field = fields.substr(0, fields.find('&'));
+    fields.remove_prefix(field.size());
+    const std::string_view value = field.substr(field.find('=') + 1);  // the whole field, if it has no '='
+    if (value.size() >= least) made.push_back(value);
+  }
+  return made;
+}
+
+std::vector<std::string_view> secrets_of(const http_request& sent) {
+  std::vector<std::string_view> made = secrets_in(sent.url);
   for (const auto& [name, value] : sent.headers) {
     const std::string_view text = value;
     if (lower(name) == "authorization") made.push_back(text.substr(text.rfind(' ') + 1));  // behind "Bearer"

@@ -29,7 +29,12 @@ error last_error(const failure& last, int attempts);
 // repeated. `text` is the beginning of the answer's body.
 std::optional<failure> failure_of(const attempt& ended, std::string_view text, const http_options& options);
 
-// Returns the secrets in the headers of a request: the server may quote them. The texts belong to the request.
+// Returns the user information and the values of the query of a URL: signatures, and what may be one. The texts belong
+// to the URL.
+std::vector<std::string_view> secrets_in(std::string_view url);
+
+// Returns the secrets in the headers and the URL of a request: the server may quote them. The texts belong to the
+// request.
 std::vector<std::string_view> secrets_of(const http_request& sent);
 
 // Describes an answer for an error: "403 AccessDenied: no permission". The text is escaped, short, and without the

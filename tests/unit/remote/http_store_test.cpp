@@ -106,6 +106,17 @@ TEST_CASE("a server that refuses HEAD is asked for the first byte") {
   }
 }
 
+TEST_CASE("a refusal that quotes the URL is shown without its secrets") {
+  http_server::server server;
+  server.on("/signed", [](const http_server::request& asked) {
+    return answer(asked.method == "HEAD" ? 403 : 400,
+                  "<Error><Code>Denied</Code><Message>Signature=hidden-one&part=1 is wrong</Message></Error>");
+  });
+  const auto refused = quick_store()->look(server.url("/signed?Signature=hidden-one&part=1"));
+  REQUIRE(!refused);
+  CHECK(refused.error().found == "400 Denied: Signature=***&part=1 is wrong");
+}
+
 TEST_CASE("an empty object of a server that refuses HEAD is found") {
   http_server::server server;
   server.on("/empty", [](const http_server::request& asked) {
