@@ -25,6 +25,11 @@ using opened_folder = result<std::shared_ptr<block_folder>>;  // null: no cache
 
 opened_folder open_folder(const store_cache_options& options) {
   if (options.folder.empty()) return std::shared_ptr<block_folder>();
+  if (is_url(options.folder))
+    return fail(errc::invalid_argument, "the cache's folder is a URL")
+        .with_file(printable_url(options.folder.native()))
+        .with_values("a local path", scheme_of(options.folder) + "://")
+        .with_hint("name a local folder");
   if (options.most_bytes < least_bytes)
     return fail(errc::invalid_argument, "the limit of the cache is too small")
         .with_file(options.folder.string())

@@ -233,6 +233,15 @@ TEST_CASE("threads share one cache") {
   CHECK(done);
 }
 
+TEST_CASE("a URL is no folder of a cache") {
+  const auto refused = use_store_cache({.folder = "s3://bucket/cache?Signature=hidden"});
+  REQUIRE(!refused);
+  CHECK(refused.error().code == errc::invalid_argument);
+  CHECK(refused.error().message == "the cache's folder is a URL");
+  CHECK(refused.error().file == "s3://bucket/cache");
+  CHECK(refused.error().hint == "name a local folder");
+}
+
 TEST_CASE("a cache that cannot be made is an error, and one that cannot be written is none") {
   std::mt19937_64 random(5);
   const registered_store store("cached-errors");
