@@ -55,7 +55,7 @@ error room_refused(error why, const std::string& removed) {
   std::string advice = why.hint;
   const auto add = [&](const std::string& text) { advice += (advice.empty() ? "" : "; ") + text; };
   if (why.code == errc::destination_exists) {
-    if (!removed.empty()) add("these objects were removed: " + removed);
+    if (!removed.empty()) add("check the checkpoint with verify: of the previous one, these were removed: " + removed);
     return changed_meanwhile(why.file).with_hint(advice);
   }
   add("check the previous checkpoint with verify: this object may be gone");
@@ -230,15 +230,19 @@ error upload::undone(const std::string& failed, error why) {
     return std::move(why).with_hint(advice);
   }
   std::string left = may_be_stored && !before_.contains(failed) ? failed : std::string();
+  std::string theirs;
   bool is_answering = true;  // a server that has failed to remove one object would take long to fail for all
   for (auto one = written_.rbegin(); one != written_.rend(); ++one) {
     if (is_answering) {
       const auto gone = store_->remove_version(url_of(one->name), one->version);
-      is_answering = gone || gone.error().code == errc::destination_exists;  // the latter belongs to another writer
+      const bool is_theirs = !gone && gone.error().code == errc::destination_exists;
+      if (is_theirs) theirs += (theirs.empty() ? "" : ", ") + one->name;
+      is_answering = gone || is_theirs;
     }
     if (!is_answering) left += (left.empty() ? "" : ", ") + one->name;
   }
   if (!left.empty()) add("remove what is left of the upload: " + left);
+  if (!theirs.empty()) add("these have changed since their upload, and are left alone: " + theirs);
   return std::move(why).with_hint(advice);
 }
 

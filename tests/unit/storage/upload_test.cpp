@@ -84,6 +84,7 @@ class noting_store final : public store {
     changes.push_back("remove " + last_part(url));
     ended.push_back(!detail::check_current_call());
     objects.erase(url);
+    if (after_removal) after_removal();
     return {};
   }
 
@@ -92,9 +93,9 @@ class noting_store final : public store {
   mutable std::vector<bool> ended;           // for each removal: a limit of its call was reached
   mutable std::vector<std::int64_t> memory;  // that each write may take
   std::string refused, lost, irremovable, ended_early;
-  std::function<void()> another;  // what another writer does
-  bool breaks = false;            // after `lost`
-  bool may_come = false;          // the effect of `ended_early`
+  std::function<void()> another, after_removal;  // what another writer does
+  bool breaks = false;                           // after `lost`
+  bool may_come = false;                         // the effect of `ended_early`
   mutable bool is_broken = false;
 
  private:
@@ -298,13 +299,30 @@ TEST_CASE("a checkpoint that another writer has put in place of the old one is l
   }
 }
 
-TEST_CASE("after an error, an object that another writer has replaced stays, and is not named") {
+TEST_CASE("a record of checksums that was removed before the description changed is named") {
+  const registered at("upload-record");
+  at.made->objects = {{at.url("run/.metadata"), "old"},
+                      {at.url("run/.shardmesh_checksums"), "old"},
+                      {at.url("run/__0_0.distcp"), "old"}};
+  at.made->after_removal = [&] { at.made->objects.at(at.url("run/.metadata")) = "theirs"; };
+  const output_options replacing{.overwrite = true,
+                                 .may_replace = [](const auto&, const auto&) { return result<void>(); }};
+  const auto done = write_folder(at.url("run"), dcp_files, replacing);
+  REQUIRE(!done);
+  CHECK(done.error().code == errc::destination_exists);
+  CHECK(done.error().file == at.url("run/.metadata"));
+  CHECK(done.error().hint ==
+        "check the checkpoint with verify: of the previous one, these were removed: .shardmesh_checksums");
+  CHECK(at.made->changes == lines{"remove .shardmesh_checksums"});
+}
+
+TEST_CASE("after an error, an object that another writer has replaced stays, and is named") {
   const registered at("upload-theirs");
   at.made->refused = ".metadata";
   at.made->another = [&] { at.made->objects.at(at.url("run/__0_0.distcp")) = "theirs"; };
   const auto done = write_folder(at.url("run"), dcp_files);
   REQUIRE(!done);
-  CHECK(done.error().hint.empty());
+  CHECK(done.error().hint == "these have changed since their upload, and are left alone: __0_0.distcp");
   CHECK(at.made->objects == std::map<std::string, std::string>{{at.url("run/__0_0.distcp"), "theirs"}});
 }
 
