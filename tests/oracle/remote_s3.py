@@ -160,7 +160,8 @@ def errors(oracle, weed, file):
             ("missing bucket", "s3://nowhere/none", good, ["s3://nowhere"]),
             ("wrong secret", f"s3://{BUCKET}/none", wrong, ["refuses", "environment"]),
             ("no credentials", f"s3://{BUCKET}/none", none, ["credentials"]),
-            ("no bucket", "s3:///none", good, ["bucket"])):
+            ("no bucket", "s3:///none", good, ["bucket"]),
+            ("missing bucket", "s3://nowhere/none", good, ["nowhere", "NoSuchBucket", "check the bucket's name"])):
         status, out, said = oracle.run("inspect", url, env=env)
         oracle.check(status in (1, 2, 3) and not out and all(word in said for word in words) and "SKWRONG" not in said and
                      s3_server.SECRET not in said, case, f"{status} {said}")
@@ -263,6 +264,71 @@ def interrupt(process, is_first):
     return "stall"
 
 
+class Another:
+    """A schedule of a proxy: before the first request of this method for a key with this end, another writer acts."""
+
+    def __init__(self, method, end, act):
+        self.method, self.end, self.act, self.answers = method, end, act, []
+
+    def __call__(self, exchange):
+        method, target = exchange.line.split()[:2]
+        if not self.answers and method == self.method and target.endswith(self.end):
+            self.answers.append(self.act())
+        return ""
+
+
+def races(oracle, weed, client, source, other):
+    """A writer that fails because of another one leaves the other's checkpoint as it is."""
+    env = environment(weed.endpoint)
+    for number, (is_over, method, end) in enumerate(((True, "DELETE", ""), (True, "PUT", "/__0_0.distcp"),
+                                                     (False, "PUT", "/.metadata"), (False, "PUT", "/__0_0.distcp"))):
+        case, url = f"race at {method} {end}{' over a checkpoint' if is_over else ''}", f"s3://{BUCKET}/races/{number}"
+        if is_over:
+            oracle.succeeds(case, "convert", source, url, "--to", "dcp", env=env)
+        another = Another(method, end, lambda url=url: oracle.run("convert", other, url, "--to", "dcp", "--force", env=env))
+        with Proxy(weed.port, another) as proxy:
+            status, _, said = oracle.run("convert", source, url, "--to", "dcp", *(["--force"] if is_over else []),
+                                         env=environment(proxy.endpoint))
+        oracle.check([one[0] for one in another.answers] == [0], case, f"the other writer: {another.answers}")
+        oracle.check(status == 2 and "is left alone" in said, case, f"{status} {said}")
+        oracle.succeeds(case, "verify", url, env=env)
+        oracle.succeeds(case, "diff", url, other, env=env)
+
+
+def replaced_during_a_load(oracle, weed, client):
+    """A load whose checkpoint is replaced meanwhile fails, also without a record of checksums."""
+    env, files = environment(weed.endpoint), []
+    for value in (1, 2):
+        header = json.dumps({"w": {"dtype": "U8", "shape": [4096], "data_offsets": [0, 4096]}}).encode()
+        files.append(oracle.work / f"constant_{value}.safetensors")
+        files[-1].write_bytes(len(header).to_bytes(8, "little") + header + bytes([value]) * 4096)
+    for number, name in enumerate(("__0_0.distcp", "__1_0.distcp", "__3_0.distcp")):
+        url, sharded = f"s3://{BUCKET}/replaced/{number}", ("--mesh", "4", "--default", "S(0)")
+        oracle.succeeds("replaced", "reshard", files[0], url, *sharded, env=env)
+        client.delete(BUCKET, f"replaced/{number}/.shardmesh_checksums")
+        another = Another("HEAD", "/" + name,
+                          lambda url=url, sharded=sharded: oracle.run("reshard", files[1], url, *sharded, "--force", env=env))
+        with Proxy(weed.port, another) as proxy:
+            status, _, said = oracle.run("convert", url, oracle.work / f"loaded_{number}.safetensors",
+                                         env=environment(proxy.endpoint))
+        oracle.check([one[0] for one in another.answers] == [0], "replaced", f"the writer: {another.answers}")
+        oracle.check(status != 0 and "has changed since the checkpoint was opened" in said, "replaced",
+                     f"at {name}: {status} {said}")
+        oracle.succeeds("replaced", "diff", url, files[1], env=env)
+
+
+def marked(oracle, weed, client, source):
+    """A folder with an object of its own key, as a console makes it, is a folder."""
+    env, url = environment(weed.endpoint), f"s3://{BUCKET}/marked/step"
+    assert client.put(BUCKET, "marked/step/", b"")
+    for force in ([], ["--force"]):
+        oracle.succeeds("marked", "convert", source, url, "--to", "dcp", *force, env=env)
+        for place in (url, url + "/"):
+            oracle.succeeds("marked", "diff", place, source, env=env)
+    status, _, said = oracle.run("convert", source, url, "--to", "dcp", env=env)
+    oracle.check(status == 2 and "exists already" in said, "marked", f"{status} {said}")
+
+
 def main():
     oracle = Oracle(__doc__)
     if not s3_server.program():
@@ -288,7 +354,10 @@ def main():
         pages(oracle, weed, client, tensors)
         flips(oracle, weed, file)
         faults(oracle, weed, client, small.checkpoint, dice, rounds(10, 400))
-        interrupts(oracle, weed, client, small.checkpoint, range(1 + seed % rounds(2, 1), 14, rounds(2, 1)))
+        interrupts(oracle, weed, client, small.checkpoint, range(1 + seed % rounds(2, 1), 20, rounds(2, 1)))
+        races(oracle, weed, client, small.checkpoint, oracle.golden / "single_rank" / "checkpoint")
+        replaced_during_a_load(oracle, weed, client)
+        marked(oracle, weed, client, small.checkpoint)
         kills(oracle, weed, client, small.checkpoint, dice, rounds(5, 200))
     oracle.finish()
 

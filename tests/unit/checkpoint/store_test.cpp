@@ -364,6 +364,22 @@ TEST_CASE("an object that is replaced or removed during a load is an error that 
   CHECK(missing.error().file == store.url("run/__0_0.distcp"));
 }
 
+TEST_CASE("a load from a checkpoint that was replaced after it was opened fails, and another one succeeds") {
+  const registered_store store("overwritten");
+  const auto files = data("golden/dtensor_shard0_4/checkpoint");
+  store->add_files("run", files);
+  const auto opened = open_checkpoint(store.url("run")).value();
+  store->add_files("run", files);  // every object has another version now
+  const auto loaded = load_tensor(*opened, "even");
+  REQUIRE(!loaded);
+  CHECK(loaded.error().code == errc::io);
+  CHECK(loaded.error().key == "even");
+  CHECK(loaded.error().message == "the object has changed since the checkpoint was opened");
+  CHECK(loaded.error().hint == "open the checkpoint again");
+  const auto again = open_checkpoint(store.url("run")).value();
+  CHECK(load_tensor(*again, "even"));
+}
+
 TEST_CASE("a folder opens from a server that lists none, by its description") {
   const registered_store store("unlisted");
   store->can_list = store->knows_folders = false;
