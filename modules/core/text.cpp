@@ -164,8 +164,9 @@ std::string printable_url(std::string_view url) {
   std::string shown(is_url ? url.substr(0, url.find('?')) : url);
   if (!is_url) return shown;
   const std::size_t host = end + 3, user = shown.substr(0, shown.find('/', host)).rfind('@');
-  // In hf://NAME@REVISION, "@" does not end user information.
-  if (scheme != "hf" && user != std::string::npos && user >= host) shown.erase(host, user + 1 - host);
+  if (user == std::string::npos || user < host) return shown;
+  // In hf://NAME@REVISION, "@" does not end user information, which has a ":" there. No NAME has one.
+  if (scheme != "hf" || shown.find(':', host) < user) shown.erase(host, user + 1 - host);
   return shown;
 }
 

@@ -90,7 +90,8 @@ result<hf_place> parse_hf_place(std::string_view url, function_ref<bool(const st
     made.revision = "main";
   }
   for (std::size_t i = 0; i <= last; ++i)
-    if (!is_name(all[i])) return bad_place(url, all[i]);
+    if (!is_name(all[i]))  // the text around ":" may be a secret
+      return bad_place(url, all[i].find(':') == std::string::npos ? all[i] : "a name with a \":\"");
   made.repository = has_owner ? all[0] + "/" + all[1] : all[0];
   made.path = joined(all, next);
   for (std::size_t i = next; i < all.size(); ++i)

@@ -4,6 +4,7 @@ module;
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,7 +34,8 @@ result<void> check_bucket(std::string_view bucket) {
   if (bucket.find('@') != std::string_view::npos)  // the text before it may be a secret
     return fail(errc::invalid_argument, "the URL has a user name or a password")
         .with_hint("write s3://BUCKET/KEY, and set the keys in the environment or a profile");
-  const std::string shown = shortened(escaped(bucket), 80);
+  const std::size_t query = std::min(bucket.find('?'), bucket.size());  // what follows may be a secret
+  const std::string shown = shortened(escaped(bucket.substr(0, query + 1)), 80);
   if (bucket.starts_with("arn:"))
     return fail(errc::unsupported, fmt::format("the bucket {} is an access point's ARN", shown))
         .with_hint("use the access point's alias as the bucket");

@@ -315,5 +315,11 @@ TEST_CASE("URLs that name no place in a model are refused") {
     CHECK(found.error().code == errc::unsupported);
     CHECK(found.error().message == "only repositories of models are read");
   }
+  const auto found = models->look("hf://user:hf_hidden@org/model");
+  REQUIRE(!found);
+  CHECK(found.error().code == errc::invalid_argument);
+  CHECK(to_string(found.error()) ==
+        "hf://org/model: is no place in a repository: expected hf://owner/name@revision/path, found a name with a "
+        "\":\"");
   CHECK(all.server.seen().empty());
 }

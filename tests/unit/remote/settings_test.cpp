@@ -133,6 +133,9 @@ TEST_CASE("addresses that would lead elsewhere are refused") {
         "the bucket's name is malformed: expected 1 to 255 letters, digits, '-', '.', and '_', found evil.example/; "
         "write "
         "s3://BUCKET/KEY");
+  CHECK(address_text(with("r"), "bucket?X-Amz-Signature=hidden", "k") ==
+        "the bucket's name is malformed: expected 1 to 255 letters, digits, '-', '.', and '_', found bucket?; write "
+        "s3://BUCKET/KEY");
   CHECK(address_text(with("r"), "..", "k").starts_with("the bucket's name is malformed"));
   CHECK(address_text(with("r"), "", "k").starts_with("the bucket's name is malformed"));
   CHECK(address_text(with("r"), "arn:aws:s3:r:1:accesspoint/a", "k") ==

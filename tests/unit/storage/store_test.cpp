@@ -109,6 +109,8 @@ TEST_CASE("a printable URL has neither user information nor a query, and a path 
            {"https://secret@host", "https://host"},
            {"hf://gpt2@main/model.safetensors", "hf://gpt2@main/model.safetensors"},
            {"hf://owner/name@main/x?y", "hf://owner/name@main/x"},
+           {"hf://user:secret@owner/name@main/x", "hf://owner/name@main/x"},
+           {"hf://name@main/a:b@c", "hf://name@main/a:b@c"},
            {"s3://bucket/a b+c", "s3://bucket/a b+c"},
            {"folder/a?b@c", "folder/a?b@c"},
            {"folder/s3://user@host?x", "folder/s3://user@host?x"},
