@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/core.h>
+#include <sys/stat.h>
 #include <lru_cache.hpp>
 #include <shardmesh/try.hpp>
 
@@ -97,9 +98,40 @@ folder_files::folder_files(fs::path folder, std::vector<std::string> names, file
       names_(std::move(names)),
       pool_(std::move(pool)),
       scope_(scope),
-      opened_(names_.size()) {
+      opened_(names_.size()),
+      identity_(identity_of(folder_)) {
   std::error_code ignored;
   real_folder_ = fs::canonical(folder_, ignored);
+}
+
+std::optional<folder_files::folder_identity> folder_files::identity_of(const std::filesystem::path& folder) {
+  struct stat status{};
+  if (is_url(folder) || ::stat(folder.c_str(), &status) != 0) return std::nullopt;
+  return folder_identity{static_cast<std::uint64_t>(status.st_dev), static_cast<std::uint64_t>(status.st_ino),
+                         static_cast<std::uint64_t>(status.st_mtim.tv_sec) * 1'000'000'000U +
+                             static_cast<std::uint64_t>(status.st_mtim.tv_nsec)};
+}
+
+// Called after a file was opened. An overwrite exchanges the folder for another one, and a link such as "latest" may
+// lead to another one. A reader that relies on the old description would then return a mixture of two checkpoints. One
+// system call for each file would be noticed where a file holds one tensor, so files opened within a millisecond share
+// it.
+result<void> folder_files::check_same_folder() {
+  constexpr std::chrono::milliseconds shared(1);
+  if (!identity_) return {};
+  const auto now = std::chrono::steady_clock::now();
+  {
+    const std::scoped_lock guard(lock_);
+    if (now - checked_ < shared) return {};
+  }
+  const auto there = identity_of(folder_);
+  if (there && !there->is_same_as(*identity_))
+    return fail(errc::io, "the checkpoint was replaced after it was opened")
+        .with_file(folder_.string())
+        .with_hint("open it again");
+  const std::scoped_lock guard(lock_);
+  checked_ = now;
+  return {};
 }
 
 result<std::unique_ptr<byte_source>> folder_files::open_file(std::int32_t file) {
@@ -134,6 +166,7 @@ result<std::shared_ptr<const byte_source>> folder_files::open(std::int32_t file)
   SHARDMESH_TRY(const auto held, opening_[at % opening_.size()].acquire());
   if (auto done = known(file)) return *std::move(done);  // another thread has opened it meanwhile
   auto found = open_file(file);
+  SHARDMESH_TRY(check_same_folder());
   if (!found) {
     error why = std::move(found).error();
     if (detail::is_limit_error(why)) return why;  // of this call, not of the file

@@ -45,14 +45,30 @@ class folder_files {
   void provide(std::vector<std::shared_ptr<const byte_source>> sources);
   /// Opens a file.
   /// \errors errc::bad_format when the file is missing or not a regular file; errc::unsafe_path when a symbolic link
-  ///         leads out of the folder; those of `check_sibling`; errc::io
+  ///         leads out of the folder; those of `check_sibling`; errc::io, also when the path names another folder than
+  ///         at first
   result<std::shared_ptr<const byte_source>> open(std::int32_t file);
   /// Returns a range of a file as a source of its own.
   /// \errors those of `open`; errc::out_of_bounds when the file is shorter
   result<std::shared_ptr<const byte_source>> section(std::int32_t file, std::int64_t offset, std::int64_t length);
   std::filesystem::path path_of(std::int32_t file) const { return folder_ / names_[static_cast<std::size_t>(file)]; }
 
+  /// A local folder, whatever its path is.
+  struct folder_identity {
+    std::uint64_t device = 0, number = 0;
+    std::uint64_t modified = 0;  // ns, of which the last 64 bits count
+    /// A file system over a network may give a folder another number later, but keeps its time. Files that are added to
+    /// a folder change its time alone.
+    bool is_same_as(const folder_identity& other) const {
+      return (device == other.device && number == other.number) || modified == other.modified;
+    }
+  };
+  /// Returns nothing for a URL, and when there is nothing at the path.
+  static std::optional<folder_identity> identity_of(const std::filesystem::path& folder);
+
  private:
+  // Checks that the path still names the folder whose description was read.
+  result<void> check_same_folder();
   result<std::unique_ptr<byte_source>> open_file(std::int32_t file);
   // Returns the outcome of an earlier `open`, if there is one that still holds.
   std::optional<result<std::shared_ptr<const byte_source>>> known(std::int32_t file);
@@ -66,6 +82,8 @@ class folder_files {
   std::mutex lock_;  // is not held during a request
   std::vector<std::shared_ptr<const byte_source>> opened_;
   bool is_provided_ = false;  // `opened_` has all files that exist
+  std::optional<folder_identity> identity_;
+  std::chrono::steady_clock::time_point checked_{};  // the last time at which the path named this folder; under `lock_`
 };
 
 /// Checks that `folder_files` would open this file: it lies in the folder, and no link leads out of it. For files that

@@ -43,6 +43,7 @@ const pickle::used_names* names_of_metadata(const checkpoint_reader& reader, con
 }
 
 result<std::unique_ptr<checkpoint_reader>> open(const fs::path& folder, const open_options& options) {
+  const auto before = folder_files::identity_of(folder);
   SHARDMESH_TRY(const folder_listing listing, list_folder(folder));
   const auto budget = std::make_shared<read_budget>(options.limits);
   SHARDMESH_TRY(metadata description, read_metadata(folder, listing, options, *budget));
@@ -56,6 +57,12 @@ result<std::unique_ptr<checkpoint_reader>> open(const fs::path& folder, const op
     copies->check_repeats();
     reader->keep_copies(std::move(copies));
   }
+  // From now on, the readers compare the identity of the folder themselves.
+  const auto now = folder_files::identity_of(folder);
+  if (before && (!now || !now->is_same_as(*before)))
+    return fail(errc::io, "the checkpoint was replaced or removed while it was opened")
+        .with_file(folder.string())
+        .with_hint("open it again");
   return folder_reader::with_megatron(std::move(reader), options);
 }
 

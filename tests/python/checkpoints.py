@@ -4,6 +4,7 @@ import enum
 import json
 import random
 import shutil
+import time
 
 import common
 
@@ -279,6 +280,22 @@ class SaveTest(common.WorkTest):
         shardmesh.save({"w": torch.zeros(2)}, self.work / "saved", overwrite=True)
         self.assertTrue(torch.equal(shardmesh.load(self.work / "saved", "w"), torch.zeros(2)))
         self.assertEqual(self.left_in_work(), ["saved"])
+
+    def test_a_load_never_has_values_of_two_checkpoints_that_had_one_path(self):
+        for value in (1, 2):
+            shardmesh.save({"w": torch.full((4096,), value)}, self.work / f"whole_{value}")
+        sharded = {"mesh": "4", "default": "S(0)"}
+        shardmesh.reshard(self.work / "whole_1", self.work / "run", **sharded)
+        opened = shardmesh.open(self.work / "run")
+        first = shardmesh.Box([0], [1024])
+        self.assertEqual(opened.load("w", first).unique().tolist(), [1])
+        time.sleep(0.05)  # the folders get different times
+        shardmesh.reshard(self.work / "whole_2", self.work / "run", overwrite=True, **sharded)
+        with self.assertRaises(shardmesh.Error) as caught:
+            opened.load("w")
+        self.assertEqual(caught.exception.code, "io")
+        self.assertIn("the checkpoint was replaced after it was opened", str(caught.exception))
+        self.assertEqual(shardmesh.load(self.work / "run", "w").unique().tolist(), [2])
 
     def test_loading_and_saving_tell_how_far_they_are(self):
         state = {f"w{i}": torch.full((512, 512), float(i)) for i in range(4)}

@@ -109,6 +109,53 @@ TEST_CASE("files of folders beside the folder are opened for a reader of referen
   CHECK(code_of(0, file_scope::sibling_folders) == errc::bad_format);
 }
 
+TEST_CASE("no file is opened from a folder that has taken the place of the first one, also behind a link") {
+  for (const bool is_link : {false, true}) {
+    INFO("behind a link: " << is_link);
+    const scratch_folder scratch;
+    fs::create_directories(scratch.path / "other");
+    for (const std::string folder : {"inside", "other"}) {
+      for (const std::string name : {"a", "b", "c"}) scratch.write(folder + "/" + name, folder);
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the folders get different times
+    }
+    const fs::path path = scratch.path / (is_link ? "latest" : "inside");
+    if (is_link) fs::create_symlink("inside", path);
+    folder_files files(path, {"a", "b", "c"}, file_pool(4));
+    REQUIRE(files.open(0));
+    fs::rename(path, scratch.path / "old");
+    if (is_link)
+      fs::create_symlink("other", path);
+    else
+      fs::rename(scratch.path / "other", path);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const auto refused = files.open(1);
+    REQUIRE(!refused);
+    CHECK(refused.error().code == errc::io);
+    CHECK(refused.error().message == "the checkpoint was replaced after it was opened");
+    CHECK(refused.error().file == path.string());
+    CHECK(refused.error().hint == "open it again");
+    fs::rename(path, scratch.path / "new");
+    CHECK(files.open(2).error().message == "the file is missing");
+    fs::rename(scratch.path / "old", path);
+    CHECK(files.open(1));
+  }
+}
+
+TEST_CASE("files are opened from a folder to which others were added, and from one with another number and its time") {
+  const scratch_folder scratch;
+  fs::create_directories(scratch.path / "other");
+  for (const std::string folder : {"inside", "other"})
+    for (const std::string name : {"a", "b"}) scratch.write(folder + "/" + name, folder);
+  folder_files files(scratch.path / "inside", {"a", "b"}, file_pool(4));
+  scratch.write("inside/notes", "added");
+  CHECK(files.open(0));
+  fs::last_write_time(scratch.path / "inside", fs::last_write_time(scratch.path / "other"));
+  folder_files later(scratch.path / "inside", {"a", "b"}, file_pool(4));
+  fs::rename(scratch.path / "inside", scratch.path / "old");
+  fs::rename(scratch.path / "other", scratch.path / "inside");
+  CHECK(later.open(1));
+}
+
 TEST_CASE("a section that ends behind its file is refused, whatever its numbers are") {
   const scratch_folder scratch;
   scratch.write("inside/plain", "0123456789");
