@@ -215,6 +215,7 @@ result<chosen_step> checkpoint_run::state::choose(communicator_ref comm, std::op
                                                   const call_options& call) {
   const auto answer = [&]() -> result<std::vector<std::byte>> {
     SHARDMESH_TRY(const latest_step latest, find_latest_step(folder, options.names, {}, below));
+    if (!latest.step && latest.skipped.empty() && !below) SHARDMESH_TRY(check_first_step(folder, options.names));
     detail::wire_writer out;
     out.number(latest.step ? latest.step->step : -1);
     out.number(static_cast<std::int64_t>(latest.skipped.size()));
@@ -354,6 +355,7 @@ result<resumed_run> checkpoint_run::resume_by(communicator_ref comm, const rank_
     const std::vector<agreement_record> records = state_->record_of(*chosen.step);
     const auto agreed = agree(comm, records, told, call);
     if (loaded && agreed) {
+      if (state_->writer) state_->writer->note_resume(*chosen.step);
       made.step = chosen.step;
       made.path = path;
       made.loaded = *std::move(loaded);

@@ -47,7 +47,7 @@ class prune_planner {
     for (std::size_t i = 0; i < steps_.size(); ++i) number_of_.emplace(steps_[i].path.filename().string(), i);
     SHARDMESH_TRY(check_steps());
     keep_by_rules();
-    keep_links();
+    SHARDMESH_TRY(keep_links());
     for (const std::string& folder : options_.in_use) keep(folder, "in use");
     SHARDMESH_TRY(look_for_leftovers());
     SHARDMESH_TRY(keep_for_other_folders());
@@ -67,8 +67,17 @@ class prune_planner {
       if (checked.problem && !checked.are_references_known && may_refer(steps_[i].path))
         block(steps_[i].path, *checked.problem);
       problems_[i] = std::move(checked.problem);
+      if (!problems_[i] && (steps_[i].is_damaged || options_.damaged.contains(steps_[i].step)))
+        problems_[i] = found_by_resume(steps_[i].path);
     }
     return {};
+  }
+
+  // The cheap check does not find flipped bits. If this step counted as good, the good ones could be deleted for it.
+  static error found_by_resume(const fs::path& step) {
+    return fail(errc::checksum_mismatch, "a resume found the step damaged")
+        .with_file(step.string())
+        .with_hint("restore its files and resume from it, save the step again, or delete it");
   }
 
   // The folder may refer to any step, so every step must stay.
@@ -94,11 +103,23 @@ class prune_planner {
     if (!numbers.empty()) reasons_[numbers.back()].emplace_back("newest good step");
   }
 
-  // No prune removes the folder that a link names, and the link takes no space.
-  void keep_links() {
+  // A link takes no space. Without the folder to which it leads, it would be broken: a step, or "best" of the user.
+  result<void> keep_links() {
     std::error_code code;
     for (std::size_t i = 0; i < steps_.size(); ++i)
       if (fs::is_symlink(fs::symlink_status(steps_[i].path, code))) reasons_[i].emplace_back("a symbolic link");
+    const fs::path real_run = fs::canonical(run_, code);
+    if (code) return fail_sys(code.value(), "cannot resolve", run_.string());
+    for (fs::directory_iterator at(run_, code), end; !code && at != end; at.increment(code)) {
+      std::error_code unseen;
+      if (!at->is_symlink(unseen)) continue;
+      const fs::path target = fs::canonical(at->path(), unseen);
+      if (unseen) continue;  // a broken link
+      const fs::path inside = target.lexically_relative(real_run);
+      if (!inside.empty()) keep(inside.begin()->string(), at->path().filename().string() + " leads to it");
+    }
+    if (code) return fail_sys(code.value(), "cannot list", run_.string());
+    return {};
   }
 
   void keep(const std::string& folder, const std::string& reason) {

@@ -18,9 +18,12 @@ struct prune_options {
   keep_rules keep{};
   /// Names of step folders that are kept in addition, such as those to which a save in progress refers.
   std::vector<std::string> in_use{};
+  /// Numbers of steps that fail the check, whatever it says, in addition to those with `run_step::is_damaged`.
+  std::set<std::int64_t> damaged{};
 };
 
-/// A step that stays, and every reason: a rule, "newest good step", "step-100 refers to it", "in use", or a problem.
+/// A step that stays, and every reason: a rule, "newest good step", "step-100 refers to it", "best leads to it", "in
+/// use", or a problem.
 struct kept_step {
   run_step step;
   std::vector<std::string> reasons;
@@ -56,8 +59,9 @@ struct prune_report {
 };
 
 /// Decides which steps to delete. Keeps each good step that a rule keeps, the newest good step, each step that fails
-/// the check, each step that is in use, and each step to which a kept step or another folder of the run refers. If a
-/// description cannot be read, nothing is deleted, because it may refer to any step; a note names the folder.
+/// the check, each step that is in use, each step to which a kept step or another folder of the run refers, and each to
+/// which a symbolic link in the run leads. If a description cannot be read, nothing is deleted, because it may refer to
+/// any step; a note names the folder.
 /// \errors errc::invalid_argument (a negative rule); errc::no_memory; those of `list_steps`
 /// Cost: the cheap check of every step.
 result<prune_plan> plan_prune(const std::filesystem::path& run, const prune_options& options = {});

@@ -3,6 +3,7 @@ module;
 #include <fmt/core.h>
 #include <shardmesh/try.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cmath>
@@ -12,11 +13,13 @@ module;
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 module shardmesh.run;
 
 import shardmesh.storage;
@@ -58,6 +61,10 @@ std::optional<run_record::entry> entry_of(const nlohmann::json& value) {
     made.metric = metric->get<double>();
     if (!std::isfinite(*made.metric)) return std::nullopt;
   }
+  if (const auto damaged = value.find("damaged"); damaged != value.end()) {
+    if (!damaged->is_boolean()) return std::nullopt;
+    made.is_damaged = damaged->get<bool>();
+  }
   return made;
 }
 
@@ -96,12 +103,32 @@ result<void> run_record::write(const fs::path& run, bool durable) const {
     nlohmann::json value = nlohmann::json::object();
     value["saved"] = static_cast<std::int64_t>(one.saved.count());
     if (one.metric) value["metric"] = *one.metric;
+    if (one.is_damaged) value["damaged"] = true;
     list[std::to_string(step)] = std::move(value);
   }
   nlohmann::json whole = nlohmann::json::object();
   whole["version"] = 1;
   whole["steps"] = std::move(list);
   return replace_text(run / run_record_name, whole.dump() + "\n", durable);
+}
+
+result<void> record_damage(const fs::path& run, step_names names, const std::set<std::int64_t>& damaged) {
+  SHARDMESH_TRY(run_record record, run_record::read(run));
+  SHARDMESH_TRY(const std::vector<run_step> steps, find_steps(run, names));
+  bool is_new = false;
+  for (const run_step& one : steps) {
+    const bool is_damaged = damaged.contains(one.step);
+    auto found = record.steps.find(one.step);
+    if (is_damaged == (found != record.steps.end() && found->second.is_damaged)) continue;
+    if (found == record.steps.end()) {  // another program saved the step
+      const auto saved = std::chrono::duration_cast<std::chrono::seconds>(one.saved.time_since_epoch());
+      found =
+          record.steps.emplace(one.step, run_record::entry{.saved = std::max(std::chrono::seconds(0), saved)}).first;
+    }
+    found->second.is_damaged = is_damaged;
+    is_new = true;
+  }
+  return is_new ? record.write(run, true) : result<void>();
 }
 
 result<void> replace_text(const fs::path& file, std::string_view text, bool durable) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the record of a run, ".shardmesh_run.json" in its folder: the time and metric of each save. PyTorch and
-// other readers ignore it. Everything else about a step is in the step's own folder.
+// Not exported: the record of a run, ".shardmesh_run.json" in its folder: the time and metric of each save, and the
+// steps that a resume found damaged. PyTorch and other readers ignore it. Everything else about a step is in its own
+// folder.
 module shardmesh.run:run_record;
 
 import shardmesh.std;
 import shardmesh.core;
+import :step_names;
 
 namespace shardmesh {
 
@@ -14,6 +16,7 @@ struct run_record {
   struct entry {
     std::chrono::seconds saved{};  // since 1970
     std::optional<double> metric{};
+    bool is_damaged = false;  // a resume found so, though the step passes the cheap check
   };
   std::map<std::int64_t, entry> steps;
 
@@ -23,6 +26,9 @@ struct run_record {
   // Replaces the record in one step. errc::io, errc::no_space.
   result<void> write(const std::filesystem::path& run, bool durable) const;
 };
+
+// Makes the record name these steps, and no others, as damaged. errc::bad_format, errc::io, errc::no_space.
+result<void> record_damage(const std::filesystem::path& run, step_names names, const std::set<std::int64_t>& damaged);
 
 // Replaces a small text file in one step.
 result<void> replace_text(const std::filesystem::path& file, std::string_view text, bool durable);

@@ -71,6 +71,7 @@ result<std::vector<run_step>> list_steps(const fs::path& run, step_names names) 
     const auto found = record.steps.find(one.step);
     if (found == record.steps.end()) continue;
     one.metric = found->second.metric;
+    one.is_damaged = found->second.is_damaged;
     one.saved = time_point(std::chrono::duration_cast<time_point::duration>(found->second.saved));
   }
   return steps;

@@ -16,6 +16,7 @@ struct run_step {
   std::chrono::system_clock::time_point saved{};  // recorded by the save; else the time of the folder's last change
   std::optional<double> metric{};                 // of the save
   bool is_pinned = false;                         // has a marker: it is never pruned
+  bool is_damaged = false;                        // a resume found so, and the step was not saved again
 };
 
 /// Returns the steps of a run, ascending. Steps that are being written, and leftovers, have other names and are not

@@ -38,11 +38,14 @@ struct run_writer::state {
   fs::path folder;
   checkpoint_run_options options;
   run_lock lock;
-  std::vector<begun_save> begun;  // oldest first
+  std::vector<begun_save> begun;   // oldest first
+  std::set<std::int64_t> damaged;  // see `note_resume`; the record has a copy for other processes
   background_prune background;
 
   std::set<std::string> needed() const;
   prune_options pruning(const keep_rules& keep) const;
+  bool has_begun(std::int64_t step) const;
+  void set_damaged(std::set<std::int64_t> steps);
 };
 
 // The folders to which saves in progress refer. The folders to which these refer in turn are kept with them.
@@ -55,7 +58,18 @@ std::set<std::string> run_writer::state::needed() const {
 
 prune_options run_writer::state::pruning(const keep_rules& keep) const {
   const std::set<std::string> folders = needed();
-  return {.names = options.names, .keep = keep, .in_use = {folders.begin(), folders.end()}};
+  return {.names = options.names, .keep = keep, .in_use = {folders.begin(), folders.end()}, .damaged = damaged};
+}
+
+bool run_writer::state::has_begun(std::int64_t step) const {
+  return std::any_of(begun.begin(), begun.end(), [&](const begun_save& one) { return one.step == step; });
+}
+
+void run_writer::state::set_damaged(std::set<std::int64_t> steps) {
+  if (steps == damaged) return;
+  damaged = std::move(steps);
+  if (const auto recorded = record_damage(folder, options.names, damaged); !recorded)
+    background.add_note("the damaged steps are not recorded: " + to_string(recorded.error()));
 }
 
 run_writer::run_writer(std::unique_ptr<state> made) : state_(std::move(made)) {}
@@ -84,6 +98,9 @@ result<run_writer> run_writer::open(const fs::path& folder, const checkpoint_run
   made->folder = folder;
   made->options = options;
   SHARDMESH_TRY(made->lock, run_lock::take(folder));
+  if (const auto record = run_record::read(folder))  // the first save tells of a damaged record
+    for (const auto& [step, entry] : record->steps)
+      if (entry.is_damaged) made->damaged.insert(step);
   return run_writer(std::move(made));
 }
 
@@ -94,7 +111,7 @@ result<step_preparation> run_writer::begin_save(std::int64_t step, const run_sav
         .with_values("0 or more", fmt::format("{}", step));
   // A prune that began before this save does not know the step to which this one will refer.
   if (state_->options.incremental) state_->background.wait();
-  step_to_save save{state_->folder, step, state_->options, saving, {}, state_->needed()};
+  step_to_save save{state_->folder, step, state_->options, saving, {}, state_->needed(), state_->damaged};
   for (const begun_save& one : state_->begun) save.in_flight.push_back(one.step);
   SHARDMESH_TRY(save_preparation made, prepare_save(save));
   for (std::string& note : made.notes) state_->background.add_note(std::move(note));
@@ -118,9 +135,28 @@ void run_writer::end_save(std::int64_t step, bool is_saved, bool durable) {
       state_->background.add_note("the time and the metric of a step are not restored: " + to_string(restored.error()));
     return;
   }
+  std::set<std::int64_t> damaged = state_->damaged;
+  damaged.erase(step);
+  state_->set_damaged(std::move(damaged));
   if (const auto published = publish_step(state_->folder, step, state_->options.names, durable); !published)
     state_->background.add_note(to_string(published.error()));
   if (state_->options.keep.any()) state_->background.start(state_->folder, state_->pruning(state_->options.keep));
+}
+
+void run_writer::note_resume(std::int64_t step) {
+  const auto steps = find_steps(state_->folder, state_->options.names);
+  if (!steps) {
+    state_->background.add_note("the damaged steps are not recorded: " + to_string(steps.error()));
+    return;
+  }
+  std::set<std::int64_t> damaged;
+  for (const run_step& one : *steps) {
+    if (one.step == step) continue;
+    // A save in the background may have ended since the resume looked for steps.
+    const bool is_new = one.step > step && !state_->has_begun(one.step);
+    if (state_->damaged.contains(one.step) || (is_new && check_step(one.path).ok())) damaged.insert(one.step);
+  }
+  state_->set_damaged(std::move(damaged));
 }
 
 result<prune_plan> run_writer::plan_prune(const keep_rules& keep) const {

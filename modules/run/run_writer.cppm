@@ -41,6 +41,12 @@ class run_writer {
   /// do not change the step itself.
   void end_save(std::int64_t step, bool is_saved, bool durable = true);
 
+  /// Notes that `resume` has loaded a step, after newer ones had failed to load. A newer step that passes the cheap
+  /// check counts as damaged from then on, until it is saved again or loaded: a save replaces it without `overwrite`,
+  /// no incremental step refers to it, and no prune counts it as good. Problems become notes.
+  /// Cost: the cheap check of each newer step, and one small file if this is new.
+  void note_resume(std::int64_t step);
+
   /// Decides which steps to delete, as `plan_prune` does, and keeps those that saves in progress need.
   result<prune_plan> plan_prune(const keep_rules& keep) const;
   /// Waits for the prune in the background, and carries out a plan as `prune_run` does.

@@ -5,6 +5,7 @@ module;
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -34,6 +35,34 @@ bool is_there(const fs::path& path) {
   return fs::exists(fs::symlink_status(path, code));
 }
 
+// Why the step that is there is damaged; nothing: it is good.
+std::optional<std::string> damage_of(const step_to_save& save, const fs::path& path) {
+  if (const step_check checked = check_step(path); !checked.ok()) return to_string(*checked.problem);
+  if (save.damaged.contains(save.step)) return "a resume could not load it";
+  return std::nullopt;
+}
+
+// Returns a folder of the run that is no step and refers to this one, such as a step that the user has renamed.
+// Leftovers do not count: nothing reads them.
+result<std::optional<std::string>> other_folder_with(const step_to_save& save, const std::string& referred) {
+  SHARDMESH_TRY(const std::vector<leftover> leftovers, find_leftovers(save.run));
+  std::error_code code;
+  for (fs::directory_iterator at(save.run, code), end; !code && at != end; at.increment(code)) {
+    const fs::path& path = at->path();
+    const bool is_leftover = std::any_of(leftovers.begin(), leftovers.end(),
+                                         [&](const leftover& one) { return one.path.filename() == path.filename(); });
+    std::error_code unseen;
+    if (is_leftover || step_of_folder(path.filename().string(), save.options.names) || !at->is_directory(unseen))
+      continue;
+    const auto references = dcp::references_of(path);
+    if (!references) continue;  // no DCP folder, or one that cannot be read
+    if (std::find(references->begin(), references->end(), referred) != references->end())
+      return std::optional(path.filename().string());
+  }
+  if (code) return fail_sys(code.value(), "cannot list", save.run.string());
+  return std::optional<std::string>();
+}
+
 // A step that is replaced loses the bytes to which others refer.
 result<void> check_unreferenced(const step_to_save& save) {
   const std::string folder = folder_name(save.step, save.options.names);
@@ -51,14 +80,25 @@ result<void> check_unreferenced(const step_to_save& save) {
     if (std::find(checked.references.begin(), checked.references.end(), folder) != checked.references.end())
       return refuse(other.path.filename().string());
   }
+  SHARDMESH_TRY(const std::optional<std::string> other, other_folder_with(save, folder));
+  if (other) return refuse(*other);
   return {};
+}
+
+// The step to which a link leads may belong to another run, whose lock and references this run does not know.
+result<void> check_no_link(const fs::path& step) {
+  std::error_code code;
+  if (!fs::is_symlink(fs::symlink_status(step, code)) || !fs::exists(step, code)) return {};
+  return fail(errc::destination_exists, "the step is a symbolic link, and the folder to which it leads is not replaced")
+      .with_file(step.string())
+      .with_hint("remove the link, or save under another number");
 }
 
 // The newest good step that the new one can refer to; empty: none.
 result<fs::path> choose_previous(const step_to_save& save, std::vector<std::string>& notes) {
   SHARDMESH_TRY(latest_step latest, find_latest_step(save.run, save.options.names));
-  if (latest.step && latest.step->step == save.step) {
-    SHARDMESH_TRY(latest, find_latest_step(save.run, save.options.names, {}, save.step));
+  while (latest.step && (latest.step->step == save.step || save.damaged.contains(latest.step->step))) {
+    SHARDMESH_TRY(latest, find_latest_step(save.run, save.options.names, {}, latest.step->step));
   }
   if (!latest.step) return fs::path();
   // A good step may lack a record of checksums, or have a damaged one. The training must not end for that.
@@ -77,9 +117,15 @@ std::optional<std::pair<std::uint64_t, std::uint64_t>> identity_of(const fs::pat
 
 result<earlier_record> record_save(const step_to_save& save, std::vector<std::string>& notes) {
   SHARDMESH_TRY(run_record record, run_record::read(save.run));
+  // The record has no names of folders, so the entry may belong to a step of another convention.
+  const auto has_folder = [&](std::int64_t step) {
+    constexpr std::array all{step_names::step, step_names::checkpoint, step_names::iteration};
+    return std::any_of(all.begin(), all.end(),
+                       [&](step_names names) { return is_there(save.run / folder_name(step, names)); });
+  };
   const auto is_gone = [&](const auto& entry) {
     return std::find(save.in_flight.begin(), save.in_flight.end(), entry.first) == save.in_flight.end() &&
-           !is_there(save.run / folder_name(entry.first, save.options.names));
+           !has_folder(entry.first);
   };
   std::erase_if(record.steps, is_gone);
   earlier_record earlier;
@@ -92,6 +138,7 @@ result<earlier_record> record_save(const step_to_save& save, std::vector<std::st
     made.metric = save.saving.metric;
   else if (save.saving.metric)
     notes.push_back(fmt::format("step {} has no metric, because {} is not finite", save.step, *save.saving.metric));
+  made.is_damaged = save.damaged.contains(save.step);  // until the new step is there
   record.steps.insert_or_assign(save.step, made);
   SHARDMESH_TRY(record.write(save.run, save.saving.saving.durable));
   return earlier;
@@ -111,11 +158,11 @@ result<save_preparation> prepare_save(const step_to_save& save) {
         .with_values("dcp or hf", std::string(target_of(how.format).name))
         .with_hint("save as dcp or hf, and convert the step afterwards");
   if (is_there(path)) {
+    SHARDMESH_TRY(check_no_link(path));
     if (!made.overwrite)
-      if (const step_check checked = check_step(path); !checked.ok()) {
+      if (const auto damage = damage_of(save, path)) {
         made.overwrite = true;
-        made.notes.push_back(
-            fmt::format("{}: the damaged step is replaced: {}", path.string(), to_string(*checked.problem)));
+        made.notes.push_back(fmt::format("{}: the damaged step is replaced: {}", path.string(), *damage));
       }
     if (made.overwrite) SHARDMESH_TRY(check_unreferenced(save));
   }

@@ -19,8 +19,9 @@ struct step_to_save {
   std::int64_t step = 0;
   const checkpoint_run_options& options;
   const run_save_options& saving;
-  std::vector<std::int64_t> in_flight;  // steps that are being saved
-  std::set<std::string> needed;         // names of the folders to which those refer
+  std::vector<std::int64_t> in_flight;    // steps that are being saved
+  std::set<std::string> needed;           // names of the folders to which those refer
+  const std::set<std::int64_t>& damaged;  // steps that a resume found damaged
 };
 
 // What the record of a run said about a step before a save.
@@ -39,7 +40,8 @@ struct save_preparation {
 
 // Decides whether a damaged step is replaced, and to which step the new one refers. Records time and metric before the
 // step appears, so that a killed process leaves no step without its metric.
-// errc::invalid_argument naming the step that refers to a step to be replaced; those of `find_latest_step`.
+// errc::invalid_argument naming the folder that refers to a step to be replaced; errc::destination_exists (the step is
+// a link); those of `find_latest_step`.
 result<save_preparation> prepare_save(const step_to_save& save);
 
 // Restores the record of a step after its save has failed: the metric of the failed save must not become that of the

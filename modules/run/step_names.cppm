@@ -29,6 +29,11 @@ std::optional<std::int64_t> step_of_folder(std::string_view folder, step_names n
 /// \errors errc::invalid_argument when the folder has steps of two conventions, naming one folder of each; errc::io
 result<step_names> find_step_names(const std::filesystem::path& run);
 
+/// Checks that a run without steps of this convention has none of another one either. `checkpoint_run::resume` calls
+/// it, so that a training does not start over because of the names.
+/// \errors errc::invalid_argument naming a step and its convention, or two conventions; errc::io
+result<void> check_first_step(const std::filesystem::path& run, step_names names);
+
 /// The name of Megatron's tracker file. It holds the number of the newest step.
 inline constexpr std::string_view tracker_file_name = "latest_checkpointed_iteration.txt";
 

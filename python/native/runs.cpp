@@ -133,6 +133,11 @@ void end_save(shared_writer& shared, std::int64_t step, bool is_saved) {
   wait_for([&](watch&) { shared.with(end); }, py::none());
 }
 
+void note_resume(shared_writer& shared, std::int64_t step) {
+  const auto note = [&](run_writer& writer) { writer.note_resume(step); };
+  wait_for([&](watch&) { shared.with(note); }, py::none());
+}
+
 py::dict prune_by_writer(shared_writer& shared, const py::dict& keep, bool dry_run) {
   const keep_rules rules = to_rules(keep);
   const auto prune = [&](run_writer& writer) -> result<pruned> {
@@ -183,6 +188,10 @@ py::tuple newest_step(const py::str& folder, const py::str& names, bool deep, in
   return py::make_tuple(step, to_python(found.skipped));
 }
 
+void check_first(const py::str& folder, const py::str& names) {
+  check(check_first_step(bytes_of(folder), to_names(names)));
+}
+
 // None, or the Error of a damaged step. end: see `to_limit`.
 py::object checked_step(const py::str& path, bool deep, int threads, const py::object& end) {
   const std::filesystem::path step = bytes_of(path);
@@ -207,6 +216,7 @@ void add_runs(py::module_& native) {
       .def_static("open", &open_writer, py::arg("folder"), py::arg("names"), py::arg("incremental"), py::arg("keep"))
       .def("begin_save", &begin_save, py::arg("step"), py::arg("metric"), py::arg("overwrite"))
       .def("end_save", &end_save, py::arg("step"), py::arg("is_saved"))
+      .def("note_resume", &note_resume, py::arg("step"))
       .def("prune", &prune_by_writer, py::arg("keep"), py::arg("dry_run"))
       .def("wait", &wait_for_writer)
       .def("take_notes", [](shared_writer& shared) { return lines(shared.take_notes()); });
@@ -214,6 +224,7 @@ void add_runs(py::module_& native) {
   native.def("run_steps", &run_steps, py::arg("folder"), py::arg("names"));
   native.def("newest_step", &newest_step, py::arg("folder"), py::arg("names"), py::arg("deep"), py::arg("threads"),
              py::arg("below"), py::arg("end"));
+  native.def("check_first_step", &check_first, py::arg("folder"), py::arg("names"));
   native.def("set_pin", &set_pin, py::arg("folder"), py::arg("names"), py::arg("step"), py::arg("pinned"));
   native.def("check_step", &checked_step, py::arg("path"), py::arg("deep"), py::arg("threads"), py::arg("end"));
 }

@@ -196,9 +196,15 @@ class Run:
         deep, threads, rule, end = self._everywhere(check)
         below: int | None = None
         skipped: list[Error] = []
+
+        def choose() -> tuple[RunStep | None, list[Error]]:
+            found, newer = self._newest(deep, threads, below, end)
+            if found is None and not newer and below is None:
+                _native.check_first_step(self.path, self.names)
+            return found, newer
+
         while True:
-            found, newer = self._together("Run.resume", (self.path, deep),
-                                          lambda: self._newest(deep, threads, below, end))
+            found, newer = self._together("Run.resume", (self.path, deep), choose)
             skipped += newer
             if found is None:
                 break
@@ -214,6 +220,8 @@ class Run:
                 skipped.append(failure(problem.code, f"the step is skipped: {why}", path=found.path))
                 below = found.step
             else:
+                if self._writer is not None:
+                    self._writer.note_resume(found.step)
                 return ResumedRun(found.step, found.path, skipped, own, dropped)
         if skipped:
             skipped[0].others = (*skipped[0].others, *skipped[1:])

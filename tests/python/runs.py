@@ -397,12 +397,42 @@ class RunTest(common.WorkTest):
             run.resume(state)
             self.assertEqual(state["step"], 7)
 
+    def flip_bit(self, step):
+        """Changes an element of "w"."""
+        file = self.path / f"step-{step}" / "__0_0.distcp"
+        content = file.read_bytes()
+        at = content.index((WHOLE + 100 * step).numpy().tobytes())
+        file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1:])
+
+    def test_a_step_that_failed_to_load_counts_as_good_no_more(self):
+        self.saved(10, 20)
+        self.flip_bit(20)
+        with shardmesh.Run(self.path, keep=shardmesh.KeepRules(last=1)) as run:
+            self.assertEqual(run.resume(empty(), deep=True).step, 10)
+            run.save(15, state_at(15))
+            run.prune()
+            self.assertEqual(numbers(run.steps()), [15, 20])
+            self.assertEqual(run.take_notes(), [])
+        with shardmesh.Run(self.path, incremental=True) as run:
+            self.assertEqual(run.resume(empty(), deep=True).step, 15)
+            run.save(17, state_at(17))
+            self.assertEqual(references(self.path / "step-17"), {"step-15"})
+            run.save(20, state_at(20))
+            self.assertIn("the damaged step is replaced", run.take_notes()[0])
+            self.assertEqual(run.verify(), {})
+
+    def test_a_run_with_steps_of_other_names_does_not_resume_as_a_new_one(self):
+        self.saved(5, names="iter")
+        for read_only in (False, True):
+            with shardmesh.Run(self.path, read_only=read_only) as run:
+                code, text = refusal(lambda: run.resume(empty()))
+                self.assertEqual(code, "invalid_argument")
+                self.assertIn("iter_0000005", text)
+                self.assertIsNone(run.latest())
+
     def test_a_flipped_bit_is_found_by_deep_checks(self):
         self.saved(1, 2)
-        file = self.path / "step-2" / "__0_0.distcp"
-        content = file.read_bytes()
-        at = content.index((WHOLE + 200).numpy().tobytes())
-        file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1:])
+        self.flip_bit(2)
         run = shardmesh.Run(self.path, read_only=True)
         self.assertEqual((run.latest().step, run.latest(deep=True).step), (2, 1))
         self.assertEqual({step: problem.code for step, problem in run.verify().items()}, {2: "checksum_mismatch"})

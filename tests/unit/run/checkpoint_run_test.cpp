@@ -149,6 +149,87 @@ TEST_CASE("a flipped bit is found by the deep check only, and a checked load fal
   });
 }
 
+TEST_CASE("a step that a resume found damaged is kept, but counts as good for no prune, and a save replaces it") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  save_steps(run, {10, 20});
+  flip_byte(run / "step-20" / "__0_0.distcp", offset_of(run / "step-20" / "__0_0.distcp", 2005));  // of "w"
+  const checkpoint_run_options options{.keep = {.last = 1}};
+  const auto resume_and_save = [&](std::int64_t from, std::int64_t to) {
+    std::vector<std::string> notes;
+    on_ranks(2, [&](any_communicator& comm) -> result<void> {
+      auto opened = checkpoint_run::open(run, comm, options);
+      if (!opened) return std::move(opened).error();
+      trainer state(comm.rank(), comm.size());
+      const auto resumed = opened->resume(state, comm, {.check = true});
+      if (!resumed) return resumed.error();
+      if (auto same = expect(resumed->step == from && state == trained(comm, from), "another step"); !same) return same;
+      state = trained(comm, to);
+      const auto saved = opened->save(to, state, comm, quick());
+      if (!saved) return saved.error();
+      opened->wait();
+      if (comm.rank() == 0) notes = opened->take_notes();
+      return {};
+    });
+    return notes;
+  };
+  CHECK(resume_and_save(10, 15).empty());
+  CHECK(numbers_in(run) == numbers{15, 20});
+  CHECK(list_steps(run).value()[1].is_damaged);
+  // Another process knows it too.
+  CHECK(prune_run(plan_prune(run, {.keep = {.last = 1}}).value()).value().steps == 0);
+  const std::vector<std::string> notes = resume_and_save(15, 20);
+  REQUIRE(notes.size() == 1);
+  CHECK(notes[0].find("step-20: the damaged step is replaced: a resume could not load it") != std::string::npos);
+  CHECK(numbers_in(run) == numbers{20});
+  CHECK_FALSE(list_steps(run).value()[0].is_damaged);
+  CHECK(check_step(run / "step-20", {.deep = true}).ok());
+}
+
+TEST_CASE("no incremental step refers to a step that a resume found damaged") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  save_steps(run, {10, 20});
+  flip_byte(run / "step-20" / "__0_0.distcp", offset_of(run / "step-20" / "__0_0.distcp", -5));  // of "frozen"
+  on_ranks(2, [&](any_communicator& comm) -> result<void> {
+    auto opened = checkpoint_run::open(run, comm, {.incremental = true});
+    if (!opened) return std::move(opened).error();
+    trainer state(comm.rank(), comm.size());
+    const auto resumed = opened->resume(state, comm, {.check = true});
+    if (!resumed) return resumed.error();
+    for (const std::int64_t step : {15, 30, 40}) {
+      state = trained(comm, step);
+      const auto saved = opened->save(step, state, comm, quick());
+      if (!saved) return saved.error();
+    }
+    return {};
+  });
+  for (const std::int64_t step : {15, 30, 40}) {
+    const fs::path folder = run / folder_name(step, step_names::step);
+    CHECK(dcp::references_of(folder).value() == std::vector<std::string>{"step-10"});
+    CHECK(check_step(folder, {.deep = true}).ok());
+  }
+}
+
+TEST_CASE("a run whose folder has steps with other names does not resume as a new one") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  save_steps(run, {1}, {.names = step_names::checkpoint});
+  on_ranks(2, [&](any_communicator& comm) -> result<void> {
+    auto opened = checkpoint_run::open(run, comm);
+    if (!opened) return std::move(opened).error();
+    trainer state(comm.rank(), comm.size());
+    const auto resumed = opened->resume(state, comm);
+    const auto found = opened->resume(comm);
+    if (resumed || found) return expect(false, "a new run");
+    const std::string text = to_string(resumed.error());
+    return expect(resumed.error().code == errc::invalid_argument && text == to_string(found.error()) &&
+                      text.find("checkpoint-1") != std::string::npos,
+                  text);
+  });
+  CHECK(check_resumes(run, 2, 1, {.names = step_names::checkpoint}).empty());
+}
+
 TEST_CASE("steps of which none is good are an error, so that a run does not begin again unnoticed") {
   const scratch_folder scratch;
   const fs::path run = scratch / "run";
@@ -245,6 +326,34 @@ TEST_CASE("incremental steps refer to the newest good one, and a step to which a
     const std::string text = to_string(refused.error());
     return expect(refused.error().code == errc::invalid_argument && text.find("step-2") != std::string::npos, text);
   });
+}
+
+TEST_CASE("a step is not replaced while a folder with a user's name refers to it, or if it is a link") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run", other = scratch / "other";
+  save_steps(run, {1, 2}, {.incremental = true});
+  save_steps(other, {3});
+  fs::rename(run / "step-2", run / "best");
+  fs::create_directory_symlink(fs::absolute(other / "step-3"), run / "step-3");
+  on_ranks(2, [&](any_communicator& comm) -> result<void> {
+    auto opened = checkpoint_run::open(run, comm);
+    if (!opened) return std::move(opened).error();
+    trainer state = trained(comm, 5);
+    run_save_options replacing = quick();
+    replacing.saving.overwrite = true;
+    const auto referred = opened->save(1, state, comm, replacing);
+    if (referred) return expect(false, "step 1 is replaced");
+    std::string text = to_string(referred.error());
+    if (auto refused = expect(referred.error().code == errc::invalid_argument && text.find("best") != text.npos, text);
+        !refused)
+      return refused;
+    const auto linked = opened->save(3, state, comm, replacing);
+    if (linked) return expect(false, "step 3 is replaced");
+    text = to_string(linked.error());
+    return expect(linked.error().code == errc::destination_exists && text.find("remove the link") != text.npos, text);
+  });
+  CHECK(check_step(run / "best", {.deep = true}).ok());
+  CHECK(check_resumes(other, 2, 3).empty());
 }
 
 TEST_CASE("an incremental save after a step whose record of checksums is damaged is whole, with a note") {

@@ -93,6 +93,29 @@ TEST_CASE("a step that is a link is checked where it leads, and is never deleted
   CHECK(numbers_in(archive) == numbers{1, 2});
 }
 
+TEST_CASE("a step stays while a link in the run leads to it, also through another link or to one of its files") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  save_steps(run, {1, 2, 3, 5});
+  fs::create_directory_symlink("step-1", run / "best");
+  fs::create_directory_symlink(fs::absolute(run / "step-2"), run / "step-4");
+  fs::create_symlink("step-3/.metadata", run / "newest.metadata");
+  fs::create_symlink("step-9", run / "broken");
+  const prune_options options{.keep = {.last = 1}};
+  const std::map<std::int64_t, reasons> expected{{1, {"best leads to it"}},
+                                                 {2, {"step-4 leads to it"}},
+                                                 {3, {"newest.metadata leads to it"}},
+                                                 {4, {"a symbolic link"}},
+                                                 {5, {"last 1", "newest good step"}}};
+  CHECK(reasons_in(plan_prune(run, options).value()) == expected);
+  check_pruned(run, options, {1, 2, 3, 4, 5});
+  fs::create_directory_symlink("best", run / "again");
+  fs::remove(run / "newest.metadata");
+  check_pruned(run, options, {1, 2, 4, 5});
+  for (const char* const link : {"again", "best", "step-4"}) fs::remove(run / link);
+  check_pruned(run, options, {5});
+}
+
 TEST_CASE("without a rule, a prune deletes leftovers only") {
   const scratch_folder scratch;
   const fs::path run = scratch / "run";

@@ -160,6 +160,57 @@ TEST_CASE("a save that fails changes neither the metric of the step that is ther
   CHECK(writer.take_notes().empty());
 }
 
+TEST_CASE("a step that failed to load stays damaged for later writers, until it is loaded or saved again") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  const auto damaged = [&] {
+    numbers found;
+    const std::vector<run_step> steps = list_steps(run).value();
+    for (const run_step& one : steps)
+      if (one.is_damaged) found.push_back(one.step);
+    return found;
+  };
+  const auto previous_of_next = [&](run_writer& writer) {
+    const step_preparation made = writer.begin_save(9).value();
+    writer.end_save(9, false, false);
+    return made.previous;
+  };
+  std::optional<run_writer> writer(run_writer::open(run, {.incremental = true}).value());
+  for (const std::int64_t step : {1, 2, 3}) save_with(*writer, step, 0.5);
+  fs::remove(run / ".shardmesh_run.json");  // as if another program had saved the steps
+  writer->note_resume(1);
+  CHECK(damaged() == numbers{2, 3});
+  CHECK(previous_of_next(*writer) == run / "step-1");
+  CHECK(writer->plan_prune({.last = 1}).value().deleted.empty());
+  writer.reset();
+  writer.emplace(run_writer::open(run, {.incremental = true}).value());
+  CHECK(previous_of_next(*writer) == run / "step-1");
+  // The mark stays while the step is saved, and after the save has failed.
+  CHECK(writer->begin_save(3).value().overwrite);
+  CHECK(damaged() == numbers{2, 3});
+  writer->end_save(3, false, false);
+  CHECK(damaged() == numbers{2, 3});
+  CHECK(save_with(*writer, 3).overwrite);
+  CHECK(damaged() == numbers{2});
+  CHECK(previous_of_next(*writer) == run / "step-3");
+  writer->note_resume(2);  // the files of step 2 were restored, and a resume has loaded it
+  CHECK(damaged() == numbers{3});
+  CHECK(previous_of_next(*writer) == run / "step-2");
+}
+
+TEST_CASE("the record keeps the metrics of steps with other names") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  {
+    run_writer writer = run_writer::open(run, {.names = step_names::checkpoint}).value();
+    save_with(writer, 7, 0.25);
+  }
+  run_writer writer = run_writer::open(run).value();
+  save_with(writer, 8, 0.5);
+  CHECK(list_steps(run, step_names::checkpoint).value().at(0).metric == 0.25);
+  CHECK(list_steps(run).value().at(0).metric == 0.5);
+}
+
 TEST_CASE("one writer at a time has the folder, and a negative step is refused") {
   const scratch_folder scratch;
   const fs::path run = scratch / "run";

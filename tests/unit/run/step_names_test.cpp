@@ -63,6 +63,16 @@ TEST_CASE("the convention of a folder is found, and two conventions in one folde
   INFO(text);
   CHECK(text.find("iter_0000100") != std::string::npos);
   CHECK(text.find("checkpoint-5") != std::string::npos);
+  CHECK(check_first_step(scratch.path, step_names::step).error() == found.error());
+  std::filesystem::remove(scratch / "checkpoint-5");
+  CHECK(check_first_step(scratch.path, step_names::iteration));
+  const auto others = check_first_step(scratch.path, step_names::step);
+  REQUIRE_FALSE(others);
+  CHECK(to_string(others.error()).find("expected names such as step-100, found iter_0000100; pass iter as the names") !=
+        std::string::npos);
+  std::filesystem::remove(scratch / "iter_0000100");
+  for (const step_names names : {step_names::step, step_names::checkpoint, step_names::iteration})
+    CHECK(check_first_step(scratch.path, names));
   const auto missing = find_step_names(scratch / "none");
   REQUIRE_FALSE(missing);
   CHECK(missing.error().code == errc::io);
