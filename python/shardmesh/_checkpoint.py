@@ -115,11 +115,13 @@ class Checkpoint(Mapping[str, Entry]):
         self._stuck_since = 0  # if not 0: the process that forked while a thread was in a call and held its locks
         _open_checkpoints[id(self)] = self
         self._maps: dict[bool, _native.TensorMap] = {}
-        self._entries: dict[str, Entry] = {}
+        # The type of each entry, and its values before the checkpoint and the index. Entries that lived here would refer
+        # back to the checkpoint, and its files would stay open until the garbage collector looks for cycles.
+        self._rows: dict[str, tuple[Any, tuple[Any, ...], int]] = {}
         for i, (key, dtype, shape, path, _, requires_grad, foreign) in enumerate(native.tensors()):
-            self._entries[key] = TensorEntry(key, dtype, shape, path, requires_grad, foreign, self, i)
+            self._rows[key] = (TensorEntry, (key, dtype, shape, path, requires_grad, foreign), i)
         for i, (key, path) in enumerate(native.objects()):
-            self._entries[key] = ObjectEntry(key, path, self, i)
+            self._rows[key] = (ObjectEntry, (key, path), i)
 
     @property
     def _native(self) -> _native.Checkpoint:
@@ -182,13 +184,17 @@ class Checkpoint(Mapping[str, Entry]):
         return [entry for entry in self.values() if isinstance(entry, ObjectEntry)]
 
     def __getitem__(self, key: str) -> Entry:
-        return self._entries[key]
+        kind, values, index = self._rows[key]
+        return kind(*values, self, index)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._rows
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
+        return iter(self._rows)
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._rows)
 
     def __repr__(self) -> str:
         return f"<shardmesh.Checkpoint {printable_url(self.path)!r}: {self.format}, {len(self)} entries>"
@@ -208,7 +214,7 @@ class Checkpoint(Mapping[str, Entry]):
     def _load_one(self, key: str, box: Where | None, weights_only: bool, threads: int, end: float | None) -> Any:
         import torch
 
-        entry = self._entries.get(_arguments.key(key))
+        entry = self.get(_arguments.key(key))
         if isinstance(entry, ObjectEntry):
             if box is not None:
                 raise failure("dtype_mismatch", "an object has no boxes", key=key, path=self.path)
@@ -310,7 +316,7 @@ class Checkpoint(Mapping[str, Entry]):
         requests: list[Request] = []
         for key, box, tensor in _arguments.wanted(wanted):
             to = Destination(_arguments.tensor(tensor, _arguments.key(key)), key)
-            entry = self._entries.get(key)
+            entry = self.get(key)
             fits = (not isinstance(entry, TensorEntry) or entry.shape == tuple(tensor.shape)
                     or (allow_shape_mismatch and len(entry.shape) == tensor.ndim))
             if box is None and not fits:
@@ -346,7 +352,7 @@ class Checkpoint(Mapping[str, Entry]):
             except Exception as cause:
                 if not weights_only:
                     raise pickle_failure(cause, key, self.path) from cause
-                entry = self._entries[key]
+                entry = self[key]
                 kind = entry.type if isinstance(entry, ObjectEntry) else ""
                 raise failure("unsupported", f"is a {kind}, which is more than plain data", key=key, path=self.path,
                               hint="pass weights_only=False to run its pickle, which may do anything") from cause
@@ -356,7 +362,7 @@ class Checkpoint(Mapping[str, Entry]):
         return self._object_bytes(key, _arguments.end_of(within))
 
     def _object_bytes(self, key: str, end: float | None) -> bytes:
-        entry = self._entries.get(_arguments.key(key))
+        entry = self.get(_arguments.key(key))
         if not isinstance(entry, ObjectEntry):
             raise failure("missing_key", "there is no object with this key", key=key, path=self.path)
         with self._calling() as native:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """open, load, and save: every golden checkpoint against PyTorch's own values, and back through every format."""
 import enum
+import gc
 import json
+import os
 import random
 import shutil
 import time
@@ -103,6 +105,32 @@ class BoxTest(common.WorkTest):
             entry[3]
         with self.assertRaisesRegex(shardmesh.Error, "indexed with a box"):
             entry[::2]
+
+    def test_files_are_closed_with_the_last_reference_to_the_checkpoint_or_an_entry(self):
+        path = GOLDEN / "dtensor_2d_2x2" / "checkpoint"
+
+        def open_files():
+            with os.scandir("/proc/self/fd") as descriptors:
+                links = [os.readlink(one.path) for one in descriptors if os.path.exists(one.path)]
+            return [link for link in links if link.startswith(str(path.resolve()))]
+
+        gc.collect()  # of earlier tests
+        gc.disable()  # as some training loops do
+        try:
+            checkpoint = shardmesh.open(path)
+            entry = checkpoint.tensors[0]
+            whole = entry.load()
+            self.assertNotEqual(open_files(), [])
+            del checkpoint
+            self.assertTrue(torch.equal(entry.load(), whole))
+            del entry
+            self.assertEqual(open_files(), [])
+            state = {key: torch.empty(one.shape, dtype=getattr(torch, one.dtype))
+                     for key, one in shardmesh.open(path).items() if isinstance(one, shardmesh.TensorEntry)}
+            shardmesh.dcp.load(state, checkpoint_id=path)
+            self.assertEqual(open_files(), [])
+        finally:
+            gc.enable()
 
     def test_scalars_and_empty_tensors_are_tensors(self):
         self.assertTrue(torch.equal(self.checkpoint.load("scalar"), torch.tensor(3)))
