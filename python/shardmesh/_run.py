@@ -46,7 +46,7 @@ class Run:
     incremental: a step refers to the newest good one for chunks that have not changed.
     keep: after each save, rank 0 deletes the steps that no rule keeps, in the background. The newest good step, pinned
     steps, damaged ones, and those to which a kept step refers always stay.
-    plan_cache: for `save`, as in `dcp.save`. `start_save` plans every save.
+    plan_cache: for `save` and `start_save`, as in `dcp.save`.
     read_only: take no lock and save nothing, for a run that another program writes. One rank alone may make it.
 
     Raises Error: destination_exists if another run has the folder open, naming its process and host.
@@ -131,7 +131,8 @@ class Run:
         """Copies the state dict, and saves the copy in the background as `save` does. Collective; blocks until the state
         is copied and the previous background save has ended. Returns a Future of the step's folder.
 
-        The ranks of the save talk in a group of their own, with gloo, so the caller may use the run's group meanwhile.
+        The ranks of the save talk in a group of their own, with gloo, or through shared memory if the run has a
+        `plan_cache`. The caller may use the run's group meanwhile.
         If nobody asks a future for its outcome and the save fails, the next `save`, `start_save`, `resume`, or `close`
         raises the error.
 
@@ -143,9 +144,11 @@ class Run:
 
         begun = self._begin_save(step, state_dict, metric, rank_objects, overwrite, within)
         try:
-            saving = dcp.async_save(begun.state, checkpoint_id=begun.path, process_group=self._background_group(),
+            # With a cache, the ranks do not talk through the group while the save runs.
+            group = self._background_group() if self._plans is None else self._group
+            saving = dcp.async_save(begun.state, checkpoint_id=begun.path, process_group=group,
                                     overwrite=begun.replaces, threads=threads, memory_bytes=memory_bytes,
-                                    previous=begun.previous, within=within)
+                                    previous=begun.previous, within=within, plan_cache=self._plans)
         except BaseException:
             self._end_save(begun.step, False)
             raise

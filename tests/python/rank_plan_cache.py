@@ -8,6 +8,7 @@ import common
 common.need_torch()
 import torch  # noqa: E402
 import torch.distributed.checkpoint as torch_checkpoint  # noqa: E402
+from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions  # noqa: E402
 from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor  # noqa: E402
 
@@ -76,6 +77,52 @@ def repeated(rank, world, folder):
     return reuses, wrong
 
 
+def repeated_in_background(rank, world, folder):
+    """Saves in the background and in the foreground share the plan; the state changes while it is saved."""
+    plans, reuses, wrong, saving = shardmesh.SavePlanCache(), [], [], []
+    for step in (1, 2, 3):
+        state = state_at(step, world, rank)
+        saving.append(shardmesh.dcp.async_save(state, checkpoint_id=f"{folder}/kept-{step}", plan_cache=plans))
+        for value in (state["rows"], state["copies"], state["nested"]["columns"]):
+            value.to_local().zero_()
+        state["plain"].zero_()
+        state["step"] = 0
+    for step, one in enumerate(saving, 1):
+        if "nested.columns" not in one.result().state_dict_metadata:
+            wrong.append((step, sorted(one.result().state_dict_metadata)))
+    reuses.append(plans.reuses)
+    shardmesh.dcp.save(state_at(4, world, rank), checkpoint_id=f"{folder}/kept-4", plan_cache=plans)
+    reuses.append(plans.reuses)
+    for step in (1, 2, 3, 4):
+        if not equal(loaded(f"{folder}/kept-{step}", world), expected(step, world)):
+            wrong.append((step, loaded(f"{folder}/kept-{step}", world)))
+    return reuses, wrong
+
+
+def refused_in_background(rank, world, folder):
+    """A state that one rank cannot save is every rank's error before the call returns, and a destination that is there
+    is the error of the future. Later saves use the plan."""
+    plans = shardmesh.SavePlanCache()
+
+    def code(result=True, **options):
+        state = options.pop("state", state_at(1, world, rank))
+        try:
+            begun = shardmesh.dcp.async_save(state, checkpoint_id=f"{folder}/run", plan_cache=plans, **options)
+            if result:
+                begun.result()
+        except shardmesh.Error as problem:
+            return problem.code
+        return begun.exception().code
+
+    bad = {**state_at(1, world, rank), "function": (lambda: 1) if rank == world - 1 else 0}
+    shardmesh.dcp.async_save(state_at(1, world, rank), checkpoint_id=f"{folder}/run", plan_cache=plans).result()
+    answers = [code(), code(result=False), code(state=bad), code(planner=torch_checkpoint.DefaultSavePlanner()),
+               code(async_stager=DefaultStager(StagingOptions(False, False, False, False)))]
+    shardmesh.dcp.async_save(state_at(2, world, rank), checkpoint_id=f"{folder}/run", plan_cache=plans,
+                             overwrite=True).result()
+    return answers, equal(loaded(f"{folder}/run", world), expected(2, world)), plans.reuses
+
+
 def refused(rank, world, folder):
     """A rank that cannot make its part is every rank's error, and the next save uses the plan."""
     plans = shardmesh.SavePlanCache()
@@ -104,7 +151,8 @@ def steps_of_run(rank, world, folder):
     plans = shardmesh.SavePlanCache()
     with shardmesh.Run(f"{folder}/run", incremental=True, plan_cache=plans) as run:
         for step in (1, 2, 3):
-            run.save(step, state_at(step, world, rank), rank_objects={"seed": rank})
+            save = run.start_save if step == 2 else run.save
+            save(step, state_at(step, world, rank), rank_objects={"seed": rank})
         state = state_at(0, world, rank)
         resumed = run.resume(state)
         return plans.reuses, resumed.step, resumed.rank_objects, state["step"], state["rows"].full_tensor().tolist()
@@ -115,6 +163,18 @@ class PlanCacheTest(common.WorkTest):
         for world in (1, 2, 3):
             for reuses, wrong in run_ranks(world, repeated, str(self.work / str(world))):
                 self.assertEqual((reuses, wrong), ([0, 1, 2, 2, 3], []), world)
+
+    def test_saves_in_the_background_use_the_plan_and_write_the_values_of_the_call(self):
+        for world in (1, 2, 3):
+            for reuses, wrong in run_ranks(world, repeated_in_background, str(self.work / str(world))):
+                self.assertEqual((reuses, wrong), ([2, 3], []), world)
+
+    def test_errors_of_saves_in_the_background_reach_every_rank_and_the_plan_stays(self):
+        for answers, is_equal, reuses in run_ranks(2, refused_in_background, str(self.work)):
+            self.assertEqual(answers, ["destination_exists", "destination_exists", "unsupported", "invalid_argument",
+                                       "invalid_argument"])
+            self.assertTrue(is_equal)
+            self.assertGreaterEqual(reuses, 1)
 
     def test_a_rank_that_cannot_save_is_every_ranks_error_and_the_plan_stays(self):
         for answers, wrong, reuses in run_ranks(2, refused, str(self.work)):
@@ -135,6 +195,12 @@ class PlanCacheTest(common.WorkTest):
             shardmesh.dcp.save({"w": ROWS + step, "step": step}, checkpoint_id=self.work / "alone", overwrite=True,
                                plan_cache=plans)
         self.assertEqual(plans.reuses, 1)
+        weight = ROWS + 2
+        saving = shardmesh.dcp.async_save({"w": weight, "step": 2}, checkpoint_id=self.work / "alone", overwrite=True,
+                                          plan_cache=plans)
+        weight.zero_()
+        saving.result()
+        self.assertEqual(plans.reuses, 2)
         stored = shardmesh.open(self.work / "alone")
         self.assertTrue(torch.equal(stored.load("w"), ROWS + 2))
         self.assertEqual(stored.load("step"), 2)

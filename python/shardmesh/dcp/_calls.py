@@ -37,7 +37,7 @@ from .._progress import Progress
 from .._saving import check_containers, check_tensors
 from .._tensors import name_of, refuse_without_memory
 from ._errors import one_error
-from ._rank_save import StateOfRank, checked, save_by_ranks, start_save_mapped
+from ._rank_save import StateOfRank, checked, save_by_ranks, start_save_by_ranks
 from ._reader import Piece, StorageReader
 from ._writer import StorageWriter, refuse_options
 
@@ -440,7 +440,7 @@ def async_save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[s
                memory_bytes: int = 0, progress: Progress = False, previous: str | os.PathLike[str] | None = None,
                within: float | None = None, map: str | os.PathLike[str] | None = None,
                config: str | os.PathLike[str] | Mapping[str, Any] | None = None, sizes: Mapping[str, int] | None = None,
-               map_inverse: bool = False) -> Any:
+               map_inverse: bool = False, plan_cache: SavePlanCache | None = None) -> Any:
     """Runs `save` in the background, after copying the state dict. Collective. Like
     torch.distributed.checkpoint.async_save, it returns a Future of the Metadata, or an AsyncSaveResponse if the stager
     also copies in the background. The futures raise the errors of `save`.
@@ -448,17 +448,20 @@ def async_save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[s
     within: as in `StorageWriter`. It does not count the copy of the state dict.
     map, config, sizes, map_inverse: as in `save`. The mapping is read before this returns. A stager and another type of
     checkpointer are also refused.
+    plan_cache: as in `save`, which may use the same cache. A stager and another type of checkpointer are also refused.
     """
     no_dist = _arguments.flag("no_dist", no_dist)
-    if map is not None:
-        return _async_save_mapped(
-            state_dict, checkpoint_id, process_group, progress,
-            refused={"planner": planner is not None, "no_dist": no_dist, "async_stager": async_stager is not None,
+    if map is not None or plan_cache is not None:
+        is_mapped = map is not None
+        return _async_save_by_ranks(
+            state_dict, checkpoint_id, process_group, no_dist, progress,
+            refused={"planner": planner is not None, "no_dist": is_mapped and no_dist,
+                     "async_stager": async_stager is not None,
                      "async_checkpointer_type": async_checkpointer_type != AsyncCheckpointerType.THREAD},
             use_collectives=use_collectives,
             mapping={"map": map, "config": config, "sizes": sizes, "map_inverse": map_inverse},
             options={"overwrite": overwrite, "threads": threads, "memory_bytes": memory_bytes, "previous": previous,
-                     "within": within, "plan_cache": None})
+                     "within": within, "plan_cache": plan_cache})
 
     def prepare() -> tuple[StorageWriter, dict[str, Any]]:
         mapping_options(map, config, sizes, map_inverse)  # refuses the others without `map`
@@ -492,21 +495,25 @@ def async_save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[s
     return begun
 
 
-def _async_save_mapped(state_dict: dict[str, Any], checkpoint_id: str | os.PathLike[str],
-                       process_group: dist.ProcessGroup | None, progress: Progress, *, refused: dict[str, bool],
-                       use_collectives: bool, mapping: dict[str, Any], options: dict[str, Any]) -> Future:
-    def prepare() -> tuple[_native.ChosenMapping, StateOfRank]:
-        _refuse_without_planner(True, refused, use_collectives)
+def _async_save_by_ranks(state_dict: dict[str, Any], checkpoint_id: str | os.PathLike[str],
+                         process_group: dist.ProcessGroup | None, no_dist: bool, progress: Progress, *,
+                         refused: dict[str, bool], use_collectives: bool, mapping: dict[str, Any],
+                         options: dict[str, Any]) -> Future:
+    is_mapped = mapping["map"] is not None
+
+    def prepare() -> tuple[_native.ChosenMapping | None, StateOfRank]:
+        _refuse_without_planner(is_mapped, refused, use_collectives)
         _refuse_other_state(state_dict)
         _arguments.path(checkpoint_id)
         checked(options)
-        chosen = _native.ChosenMapping.make(mapping_options(*mapping.values()))
-        return chosen, StateOfRank(_plain(state_dict), is_copied=True)
+        chosen = mapping_options(*mapping.values())  # refuses the others without `map`
+        return (_native.ChosenMapping.make(chosen) if is_mapped else None,
+                StateOfRank(_plain(state_dict), is_copied=True))
 
-    with one_error("save", process_group, False):
-        _refuse_outside(process_group, False)
-        chosen, copied = _on_all_ranks(prepare, process_group, False)
-        begun = start_save_mapped(copied, checkpoint_id, chosen, process_group, options, progress)
+    with one_error("save", process_group, no_dist):
+        _refuse_outside(process_group, no_dist)
+        chosen, copied = _on_all_ranks(prepare, process_group, no_dist)
+        begun = start_save_by_ranks(copied, checkpoint_id, chosen, process_group, no_dist, options, progress)
     return _with_one_error(begun, lambda: None)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""save with a mapping or a kept plan. PyTorch's planner takes no part: the C++ half plans. With a mapping, the tensors
-that are written exist only during the save."""
+"""save and async_save with a mapping or a kept plan. PyTorch's planner takes no part: the C++ half plans. With a mapping,
+the tensors that are written exist only during the save."""
 from __future__ import annotations
 
 import contextlib
@@ -45,11 +45,11 @@ def save_by_ranks(prepare: Callable[[], tuple[_native.ChosenMapping | None, Stat
     return _written(state, checkpoint_id, chosen, group, options, progress)
 
 
-def start_save_mapped(copied: StateOfRank, checkpoint_id: str | os.PathLike[str], chosen: _native.ChosenMapping,
-                      process_group: dist.ProcessGroup | None, options: dict[str, Any],
-                      progress: Progress) -> Future[MappedMetadata]:
+def start_save_by_ranks(copied: StateOfRank, checkpoint_id: str | os.PathLike[str],
+                        chosen: _native.ChosenMapping | None, process_group: dist.ProcessGroup | None, no_dist: bool,
+                        options: dict[str, Any], progress: Progress) -> Future[dcp.Metadata]:
     """Writes a copy of the state in the background, after earlier such saves. The ranks meet before this returns."""
-    group = members(_ranks_of(process_group), process_group, use="background/")
+    group = _group(process_group, no_dist, chosen is not None, use="background/")
     return _worker().submit(_written, copied, checkpoint_id, chosen, group, options, progress)
 
 
@@ -88,10 +88,10 @@ def _written(state: StateOfRank, checkpoint_id: str | os.PathLike[str], chosen: 
     return described if notes is None else MappedMetadata(**vars(described), notes=notes)
 
 
-def _group(process_group: dist.ProcessGroup | None, no_dist: bool, is_mapped: bool) -> Members:
+def _group(process_group: dist.ProcessGroup | None, no_dist: bool, is_mapped: bool, use: str = "") -> Members:
     if not is_mapped and (no_dist or not dist.is_initialized()):
         return alone()
-    return members(_ranks_of(process_group), process_group)
+    return members(_ranks_of(process_group), process_group, use=use)
 
 
 class StateOfRank:
