@@ -5,6 +5,7 @@ module;
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -13,6 +14,7 @@ module;
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -25,6 +27,8 @@ import :run_lock;
 namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
+
+constexpr std::int64_t most_tracker_bytes = 4096;
 
 // Whether a folder has a description that can refer to others. A folder that cannot be examined may have one.
 bool may_refer(const fs::path& folder) {
@@ -48,6 +52,7 @@ class prune_planner {
     SHARDMESH_TRY(check_steps());
     keep_by_rules();
     SHARDMESH_TRY(keep_links());
+    keep_tracked();
     for (const std::string& folder : options_.in_use) keep(folder, "in use");
     SHARDMESH_TRY(look_for_leftovers());
     SHARDMESH_TRY(keep_for_other_folders());
@@ -120,6 +125,22 @@ class prune_planner {
     }
     if (code) return fail_sys(code.value(), "cannot list", run_.string());
     return {};
+  }
+
+  // Megatron resumes from the step that its tracker file names: the one that was saved last, which need not be the
+  // newest. If the file names no number, such as "release", Megatron resumes from no step.
+  void keep_tracked() {
+    if (options_.names != step_names::iteration) return;
+    const auto bytes = read_file(run_ / tracker_file_name, most_tracker_bytes);
+    if (!bytes) return;
+    const std::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+    const std::size_t first = text.find_first_not_of(" \t\r\n"), last = text.find_last_not_of(" \t\r\n");
+    if (first == std::string_view::npos) return;
+    const std::string_view digits = text.substr(first, last + 1 - first);
+    std::int64_t step = 0;
+    const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+    if (code != std::errc() || end != digits.data() + digits.size() || step < 0) return;
+    keep(folder_name(step, options_.names), std::string(tracker_file_name) + " names it");
   }
 
   void keep(const std::string& folder, const std::string& reason) {

@@ -23,7 +23,7 @@ struct prune_options {
 };
 
 /// A step that stays, and every reason: a rule, "newest good step", "step-100 refers to it", "best leads to it", "in
-/// use", or a problem.
+/// use", "latest_checkpointed_iteration.txt names it", or a problem.
 struct kept_step {
   run_step step;
   std::vector<std::string> reasons;
@@ -59,9 +59,9 @@ struct prune_report {
 };
 
 /// Decides which steps to delete. Keeps each good step that a rule keeps, the newest good step, each step that fails
-/// the check, each step that is in use, each step to which a kept step or another folder of the run refers, and each to
-/// which a symbolic link in the run leads. If a description cannot be read, nothing is deleted, because it may refer to
-/// any step; a note names the folder.
+/// the check, each step that is in use, each step to which a kept step or another folder of the run refers, each to
+/// which a symbolic link in the run leads, and the one that Megatron's tracker file names. If a description cannot be
+/// read, nothing is deleted, because it may refer to any step; a note names the folder.
 /// \errors errc::invalid_argument (a negative rule); errc::no_memory; those of `list_steps`
 /// Cost: the cheap check of every step.
 result<prune_plan> plan_prune(const std::filesystem::path& run, const prune_options& options = {});

@@ -11,7 +11,7 @@ export namespace shardmesh {
 enum class step_names : std::uint8_t {
   step,        // "step-100": torchtitan
   checkpoint,  // "checkpoint-100": the trainer of Hugging Face
-  iteration,   // "iter_0000100", and the file "latest_checkpointed_iteration.txt" with the newest step: Megatron
+  iteration,   // "iter_0000100", and the file "latest_checkpointed_iteration.txt" with the last saved step: Megatron
 };
 
 /// Returns the name of a convention: "step", "checkpoint", or "iter".
@@ -34,7 +34,7 @@ result<step_names> find_step_names(const std::filesystem::path& run);
 /// \errors errc::invalid_argument naming a step and its convention, or two conventions; errc::io
 result<void> check_first_step(const std::filesystem::path& run, step_names names);
 
-/// The name of Megatron's tracker file. It holds the number of the newest step.
+/// The name of Megatron's tracker file. It holds the number of the step that was saved last.
 inline constexpr std::string_view tracker_file_name = "latest_checkpointed_iteration.txt";
 
 }  // namespace shardmesh

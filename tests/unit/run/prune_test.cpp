@@ -116,6 +116,27 @@ TEST_CASE("a step stays while a link in the run leads to it, also through anothe
   check_pruned(run, options, {5});
 }
 
+TEST_CASE("the step that Megatron's tracker file names stays, since Megatron resumes from it") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  const checkpoint_run_options as_megatron{.names = step_names::iteration};
+  save_steps(run, {10, 20, 30}, as_megatron);
+  save_steps(run, {5}, as_megatron);  // saved last
+  const prune_options options{.names = step_names::iteration, .keep = {.last = 1}};
+  const std::string reason = "latest_checkpointed_iteration.txt names it";
+  const auto kept_with = [&](const std::string& text) {
+    std::ofstream(run / tracker_file_name) << text;
+    return reasons_in(plan_prune(run, options).value());
+  };
+  const std::map<std::int64_t, reasons> newest{{30, {"last 1", "newest good step"}}};
+  CHECK(kept_with(" 0000020\r\n") == std::map<std::int64_t, reasons>{{20, {reason}}, *newest.begin()});
+  for (const char* const text : {"", "\n", "release\n", "40\n", "-5", "5 10", "99999999999999999999", "0x5"})
+    CHECK(kept_with(text) == newest);
+  CHECK(kept_with(std::string(5000, ' ') + "5") == newest);
+  CHECK(kept_with("5\n") == std::map<std::int64_t, reasons>{{5, {reason}}, *newest.begin()});
+  check_pruned(run, options, {5, 30});
+}
+
 TEST_CASE("without a rule, a prune deletes leftovers only") {
   const scratch_folder scratch;
   const fs::path run = scratch / "run";
