@@ -43,21 +43,19 @@ std::optional<std::string> damage_of(const step_to_save& save, const fs::path& p
 }
 
 // Returns a folder of the run that is no step and refers to this one, such as a step that the user has renamed.
-// Leftovers do not count: nothing reads them.
+// Temporary folders do not count: `needed` has the references of those that are being written.
 result<std::optional<std::string>> other_folder_with(const step_to_save& save, const std::string& referred) {
-  SHARDMESH_TRY(const std::vector<leftover> leftovers, find_leftovers(save.run));
   std::error_code code;
   for (fs::directory_iterator at(save.run, code), end; !code && at != end; at.increment(code)) {
-    const fs::path& path = at->path();
-    const bool is_leftover = std::any_of(leftovers.begin(), leftovers.end(),
-                                         [&](const leftover& one) { return one.path.filename() == path.filename(); });
+    std::string name = at->path().filename().string();
     std::error_code unseen;
-    if (is_leftover || step_of_folder(path.filename().string(), save.options.names) || !at->is_directory(unseen))
-      continue;
-    const auto references = dcp::references_of(path);
-    if (!references) continue;  // no DCP folder, or one that cannot be read
+    if (step_of_folder(name, save.options.names) || !at->is_directory(unseen)) continue;
+    if (name.starts_with('.') && name.find(".shardmesh-tmp-") != std::string::npos) continue;
+    if (!is_there(at->path() / ".metadata")) continue;
+    const auto references = dcp::references_of(at->path());
+    if (!references) continue;  // cannot be read
     if (std::find(references->begin(), references->end(), referred) != references->end())
-      return std::optional(path.filename().string());
+      return std::optional(std::move(name));
   }
   if (code) return fail_sys(code.value(), "cannot list", save.run.string());
   return std::optional<std::string>();
