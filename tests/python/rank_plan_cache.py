@@ -54,6 +54,16 @@ def equal(one, other):
     return torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
 
 
+class Raising:
+    """A value with the methods of PyTorch's Stateful."""
+
+    def state_dict(self):
+        raise ValueError("not today")
+
+    def load_state_dict(self, state):
+        pass
+
+
 def repeated(rank, world, folder):
     plans, reuses, wrong = shardmesh.SavePlanCache(), [], []
     for step in (1, 2, 3):
@@ -142,7 +152,8 @@ def refused(rank, world, folder):
             return problem.code, str(problem)
         return None
 
-    answers = [said(), said(function=(lambda: 1) if rank == world - 1 else 0), said()]
+    answers = [said(), said(function=(lambda: 1) if rank == world - 1 else 0),
+               said(method=Raising() if rank == world - 1 else 0), said()]
     wrong = [code(plan_cache="x"), code(plan_cache=plans, planner=torch_checkpoint.DefaultSavePlanner())]
     return answers, wrong, plans.reuses
 
@@ -177,9 +188,11 @@ class PlanCacheTest(common.WorkTest):
             self.assertGreaterEqual(reuses, 1)
 
     def test_a_rank_that_cannot_save_is_every_ranks_error_and_the_plan_stays(self):
-        for answers, wrong, reuses in run_ranks(2, refused, str(self.work)):
-            self.assertEqual([one and one[0] for one in answers], [None, "unsupported", None])
+        for rank, (answers, wrong, reuses) in enumerate(run_ranks(2, refused, str(self.work))):
+            codes = [None, "unsupported", "invalid_argument" if rank == 1 else "unsupported", None]
+            self.assertEqual([one and one[0] for one in answers], codes)
             self.assertIn("pickled", answers[1][1])
+            self.assertIn("its method state_dict raised ValueError: not today", answers[2][1])
             self.assertEqual(reuses, 1)
             self.assertEqual([one[0] for one in wrong], ["invalid_argument", "invalid_argument"])
             for (_, text), words in zip(wrong, ("plan_cache", "planner")):

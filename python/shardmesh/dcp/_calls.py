@@ -411,8 +411,9 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
         def prepare() -> tuple[_native.ChosenMapping | None, StateOfRank]:
             refused = {"planner": planner is not None, "no_dist": is_mapped and no_dist}
             _refuse_without_planner(is_mapped, refused, use_collectives)
+            _refuse_other_state(state_dict)
             mapping = mapping_options(map, config, sizes, map_inverse)
-            return _native.ChosenMapping.make(mapping) if is_mapped else None, StateOfRank(state_dict)
+            return _native.ChosenMapping.make(mapping) if is_mapped else None, StateOfRank(_plain(state_dict))
 
         if is_mapped or plan_cache is not None:
             options = {"overwrite": overwrite, "threads": threads, "memory_bytes": memory_bytes, "previous": previous,
