@@ -40,6 +40,7 @@ call_scope::call_scope(const call_options& call) : call_{call}, active_(&call_) 
   call_options& own = call_.limits;
   const bool is_limited = own.within || own.cancel.stop_possible();
   if (is_limited) call_.began = clock::now();
+  call_.outermost_began = active_.outer() == nullptr ? clock::now() : active_.outer()->outermost_began;
   if (active_.outer() == nullptr) return;
   const call_options& outer = active_.outer()->limits;
   const bool is_outer_first = outer.within && (!own.within || *outer.within <= *own.within);

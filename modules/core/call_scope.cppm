@@ -15,6 +15,7 @@ export namespace shardmesh::detail {
 struct call_in_progress {
   call_options limits;
   std::chrono::steady_clock::time_point began{};
+  std::chrono::steady_clock::time_point outermost_began{};  // of the outermost scope; always set
 };
 
 // Returns the call of this thread's innermost scope, or null. It lives as long as that scope.
@@ -42,6 +43,8 @@ class call_scope {
  public:
   explicit call_scope(const call_options& call);
   const call_options& limits() const noexcept { return call_.limits; }
+  // Returns when the outermost scope began: the whole call of the user, of which this one is a part.
+  std::chrono::steady_clock::time_point outermost_began() const noexcept { return call_.outermost_began; }
   // Makes the error of a limit that was reached: "the load's deadline has passed after 30 s, while it waited for ...".
   // `waits_for` ends the sentence.
   error limit_error(errc ended, std::string_view waits_for) const;

@@ -28,6 +28,8 @@ class client_call {
   std::shared_ptr<attempt> next(clock::time_point until = clock::time_point::max());
   // Waits until a time, while no attempt is in flight. Returns false when the call has reached a limit.
   bool pause(clock::time_point until);
+  // Returns when the user's call began, of which this one is a part.
+  clock::time_point whole_call_began() const { return scope_.outermost_began(); }
   // Returns the limit that the call has reached, or errc::ok.
   errc reached_limit() const { return detail::limit_reached(limits().cancel, limits().within); }
   // Withdraws all attempts and waits for them. Afterwards nothing uses the call's memory.

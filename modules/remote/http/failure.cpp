@@ -100,7 +100,7 @@ failure repeatable(error why, const http_options& options) {
 }
 
 failure final_failure(error why) {
-  return {std::move(why), 1, false, std::chrono::milliseconds(-1)};
+  return {std::move(why), 1, false, std::chrono::milliseconds(-1), true};
 }
 
 error last_error(const failure& last, int attempts) {

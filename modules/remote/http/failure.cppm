@@ -16,6 +16,7 @@ struct failure {
   int attempts = 1;
   bool is_throttle = false;                   // 429 and 503: the server asks for fewer requests
   std::chrono::milliseconds retry_after{-1};  // as the server asks; negative: it does not
+  bool is_final = false;                      // no later attempt can have an answer
 };
 
 // Make a failure that another attempt may overcome, and a final one.

@@ -23,6 +23,7 @@ import :curl_library;
 import :driver;
 import :failure;
 import :client_call;
+import :lost_servers;
 import :ranged_read;
 import :request_costs;
 import :retry_pace;
@@ -42,8 +43,9 @@ struct http_client::engine {
 
   detail::maker_process maker;
   http_options options;
-  // Calls in progress share the next two with a client that is being destroyed.
+  // Calls in progress share the next three with a client that is being destroyed.
   std::shared_ptr<request_costs> costs = std::make_shared<request_costs>();
+  std::shared_ptr<lost_servers> lost = std::make_shared<lost_servers>();
   std::shared_ptr<driver> work;
 };
 
@@ -81,8 +83,12 @@ result<http_response> http_client::send(const http_request& request, std::int64_
                                         const call_options& call) const {
   constexpr int most_recoveries = 2;
   SHARDMESH_TRY(engine_->check_use(request.url));
-  const http_options options = engine_->options;
+  http_options options = engine_->options;
+  const std::shared_ptr<lost_servers> lost = engine_->lost;
   client_call running(engine_->work, call);
+  const std::string server = origin_of(request.url);
+  options.attempts = lost->attempts(server, running.whole_call_began(), options.attempts);
+  if (options.attempts == 0) return lost->not_sent(server, printable_url(request.url));
   retry_pace pace(options, 1);
   const auto first = client_call::clock::now();
   int recoveries = 0;
@@ -96,10 +102,15 @@ result<http_response> http_client::send(const http_request& request, std::int64_
     if (!ended) return running.end_at_limit(request);
     if (const auto failed = failure_of(*ended, kept.text(), options)) {
       const auto again = pace.next(*failed, attempts, first, client_call::clock::now());
-      if (!again) return last_error(*failed, attempts);
+      if (!again) {
+        if (!failed->is_final)
+          lost->add_failure(server, running.whole_call_began(), client_call::clock::now(), failed->why);
+        return last_error(*failed, attempts);
+      }
       if (!running.pause(*again)) return running.end_at_limit(request);
       continue;
     }
+    lost->add_answer(server);
     if (kept.is_too_long())
       return fail(errc::bad_format, "the answer is too long")
           .with_file(printable_url(request.url))
@@ -126,10 +137,14 @@ result<void> http_client::read(const http_request& object, std::span<const http_
                                                    one.offset, total_bytes))
           .with_file(printable_url(object.url));
   }
-  const http_options options = engine_->options;
+  http_options options = engine_->options;
   const std::shared_ptr<request_costs> costs = engine_->costs;
+  const std::shared_ptr<lost_servers> lost = engine_->lost;
   client_call running(engine_->work, call);
-  ranged_read all(running, options, *costs, {object, sign, version, total_bytes}, ranges);
+  const std::string server = origin_of(object.url);
+  options.attempts = lost->attempts(server, running.whole_call_began(), options.attempts);
+  if (options.attempts == 0) return lost->not_sent(server, printable_url(object.url));
+  ranged_read all(running, options, {*costs, *lost}, {object, sign, version, total_bytes}, ranges);
   return all.run();
 }
 

@@ -23,6 +23,7 @@ import :answer_sinks;
 import :attempt;
 import :failure;
 import :client_call;
+import :lost_servers;
 import :ranged_read;
 import :request_costs;
 import :retry_pace;
@@ -45,16 +46,17 @@ std::int64_t parts_of(std::span<const http_range> ranges) {
   return count;
 }
 
-ranged_read::ranged_read(client_call& call, const http_options& options, request_costs& costs, const target& from,
+ranged_read::ranged_read(client_call& call, const http_options& options, memories known, const target& from,
                          std::span<const http_range> ranges)
     : call_(call),
       options_(options),
-      costs_(costs),
+      costs_(known.costs),
+      lost_(known.lost),
       from_(from),
       server_(origin_of(from.object.url)),
       ranges_(ranges),
       pace_(options, parts_of(ranges)),
-      window_(options.connections, costs.window(server_).value_or(first_window), clock::now()) {}
+      window_(options.connections, costs_.window(server_).value_or(first_window), clock::now()) {}
 
 ranged_read::~ranged_read() {
   call_.end_all();
@@ -135,6 +137,7 @@ result<void> ranged_read::on_end(const std::shared_ptr<attempt>& ended, clock::t
       if (other.sent) return {};  // it may succeed
       return on_failure(of, own, *ended, now, *why);
     }
+    lost_.add_answer(server_);
     costs_.add(server_, ended->answered_at - ended->sent_at, static_cast<std::int64_t>(of->work.range.out.size()),
                ended->ended_at - ended->answered_at);
     of->winner = is_second ? race::second_won : race::first_won;
@@ -171,7 +174,7 @@ void ranged_read::repeat(lanes::iterator of, clock::time_point when) {
 result<void> ranged_read::on_failure(lanes::iterator of, const request& own, const attempt& ended,
                                      clock::time_point now, const failure& why) {
   const part& work = of->work;
-  if (why.attempts == 1 && recovers(of->work, own, ended)) {
+  if (why.is_final && recovers(of->work, own, ended)) {
     repeat(of, now);
     return {};
   }
@@ -180,7 +183,10 @@ result<void> ranged_read::on_failure(lanes::iterator of, const request& own, con
     resume_ = std::max(resume_, now + std::max(why.retry_after, std::chrono::milliseconds(100)));
   }
   const auto again = pace_.next(why, work.attempts, work.first, now);
-  if (!again) return last_error(why, work.attempts);
+  if (!again) {
+    if (!why.is_final) lost_.add_failure(server_, call_.whole_call_began(), now, why.why);
+    return last_error(why, work.attempts);
+  }
   repeat(of, *again);
   return {};
 }

@@ -10,6 +10,7 @@ import :attempt;
 import :failure;
 import :client_call;
 import :http_client;
+import :lost_servers;
 import :request_costs;
 import :retry_pace;
 
@@ -27,7 +28,13 @@ class ranged_read {
     std::int64_t total_bytes;
   };
 
-  ranged_read(client_call& call, const http_options& options, request_costs& costs, const target& from,
+  // What the client knows about its servers.
+  struct memories {
+    request_costs& costs;
+    lost_servers& lost;
+  };
+
+  ranged_read(client_call& call, const http_options& options, memories known, const target& from,
               std::span<const http_range> ranges);
   // Ends all attempts.
   ~ranged_read();
@@ -74,6 +81,7 @@ class ranged_read {
   client_call& call_;
   const http_options& options_;
   request_costs& costs_;
+  lost_servers& lost_;
   const target from_;
   const std::string server_;
   std::span<const http_range> ranges_;
