@@ -70,7 +70,7 @@ reason = "it is odd"
   REQUIRE(mapping.refused.size() == 1);
   CHECK(mapping.refused[0].reason == "it is odd");
   CHECK(mapping.refused[0].condition.text() == "odd ?? 0");
-  CHECK(mapping.refused[0].line == 31);
+  CHECK(mapping.refused[0].line == 29);
   const mapping_rules back = mapping.inverse();
   CHECK(back.left == "b");
   CHECK(back.rules[1].left[0].name.text() == "qk");
