@@ -20,6 +20,7 @@
 #include "counted.hpp"
 #include "diff_json.hpp"
 #include "json_writer.hpp"
+#include "list_limit.hpp"
 #include "mapping_options.hpp"
 #include "opening.hpp"
 #include "output_file.hpp"
@@ -40,7 +41,7 @@ using namespace shardmesh;
 struct arguments {
   std::string left, right, html;
   bool json = false, force = false;
-  std::int64_t limit = -1;  // -1: the default
+  list_limit limit;
   diff_options options;
   selection_arguments selection;
   mapping_arguments mapping;
@@ -74,22 +75,16 @@ std::string unread_text(const unread_counts& unread, const arguments& given) {
   return text.empty() ? text : "; not read, so not compared: " + text;
 }
 
-// -1 is the default; 0 means all.
-std::size_t limit_of(const arguments& given, std::size_t by_default) {
-  constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
-  return given.limit < 0 ? by_default : given.limit == 0 ? all : static_cast<std::size_t>(given.limit);
-}
-
 void print_json(const compared_checkpoints& compared, const arguments& given) {
   json_writer out;
-  write_document(out, compared, {.differences = limit_of(given, std::numeric_limits<std::size_t>::max())});
+  write_document(out, compared, {.differences = given.limit.most(std::numeric_limits<std::size_t>::max())});
 }
 
 // The page holds the document that --json prints, or the beginning of a document that is too large for a browser.
 int print_page(const compared_checkpoints& compared, const arguments& given, output_file& destination) {
   diff_limits most{.problems = 1000, .notes = 1000};
-  most.differences = limit_of(given, 100'000);
-  if (given.limit != 0) most.difference_bytes = 64 << 20;
+  most.differences = given.limit.most(100'000);
+  if (given.limit.given != 0) most.difference_bytes = 64 << 20;
   std::string document;
   json_writer out([&](const std::string& text) { document += text; });
   write_document(out, compared, most);
@@ -140,7 +135,7 @@ int run(arguments& given, const common_options& common) {
     }
   const std::string left_name = printable_url(given.left), right_name = printable_url(given.right);
   const compared_checkpoints compared{*outcome, left_name, right_name, unread, notes};
-  print_text(*outcome, limit_of(given, 100));
+  print_text(*outcome, given.limit.most(100));
   if (*page)
     if (const int written = print_page(compared, given, **page); written != done) return written;
   if (given.json)
@@ -179,7 +174,7 @@ void add_diff(CLI::App& app, invocation& call) {
           "Accept values with |a-b| <= T + T*|b|. Otherwise, bits must be equal, but NaN equals NaN, and -0 equals 0")
       ->type_name("T")
       ->check(tolerance());
-  command->add_option("--limit", given->limit, "List at most N differences and count the rest; 0 lists all")
+  command->add_option("--limit", given->limit.given, "List at most N differences and count the rest; 0 lists all")
       ->default_str("100; all with --json; 100000 with --html")
       ->type_name("N")
       ->transform(whole_number());

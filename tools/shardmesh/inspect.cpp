@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <range/v3/range/conversion.hpp>
@@ -23,6 +22,7 @@
 #include "inspect_json.hpp"
 #include "inspect_pictures.hpp"
 #include "inspect_summary.hpp"
+#include "list_limit.hpp"
 #include "opening.hpp"
 #include "out_buffer.hpp"
 #include "output_file.hpp"
@@ -43,7 +43,7 @@ using namespace shardmesh;
 struct arguments {
   std::string path, html, svg;
   bool json = false, map = false, tree = false, force = false;
-  std::int64_t limit = -1;
+  list_limit limit;
   std::vector<std::string> keys;  // exactly these; empty: as `selection` decides
   selection_arguments selection;
 };
@@ -106,9 +106,9 @@ int print_tree(const checkpoint_reader& reader, const shown_entries& shown, cons
                const global_report* globals) {
   const auto made = tree_of(reader.contents(), shown);
   if (!made) return report(made.error());
-  const std::size_t lines =  // the root does not count
-      given.limit < 0 ? std::numeric_limits<std::size_t>::max() : static_cast<std::size_t>(given.limit) + 1;
-  const draw_options options{.color = isatty(STDOUT_FILENO) != 0, .max_columns = widest_tree, .max_lines = lines};
+  const draw_options options{.color = isatty(STDOUT_FILENO) != 0,
+                             .max_columns = widest_tree,
+                             .max_lines = given.limit.most(INT64_MAX) + 1};  // the root does not count
   out_buffer out;
   print_summary(out, reader, shown);
   out.print("{}{}", names_text(globals), draw_tree(made->tree, made->labels, options));
@@ -123,7 +123,7 @@ int print_list(checkpoint_reader& reader, const shown_entries& shown, const argu
   print_summary(out, reader, shown);
   out.print("{}", names_text(globals));
   const std::size_t all = shown.tensors.size() + shown.objects.size();
-  const std::size_t limit = given.limit < 0 ? all : static_cast<std::size_t>(given.limit);
+  const std::size_t limit = given.limit.most(all);
   std::size_t widest = 0, printed = 0;
   for (const std::size_t i : shown.tensors)
     widest = std::max(widest, std::min<std::size_t>(contents.tensors[i].key.size(), 60));
@@ -269,7 +269,8 @@ void add_inspect(CLI::App& app, invocation& call) {
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->excludes("--only");
-  command->add_option("--limit", given->limit, "List at most N entries (default: all)")
+  command->add_option("--limit", given->limit.given, "List at most N entries and count the rest; 0 lists all")
+      ->default_str("all; 100 maps or 2000 nodes with --svg")
       ->type_name("N")
       ->transform(whole_number());
   command->add_flag("--map", given->map, "Draw which rank holds which part, tensor by tensor");

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,9 +52,8 @@ result<labelled_tree> tree_of(const catalog& contents, const shown_entries& show
   return tree_of(entries);
 }
 
-int write_maps(const catalog& contents, const shown_entries& shown, output_file& file, std::int64_t limit) {
-  constexpr std::size_t most = 100;
-  const std::size_t count = limit < 0 ? most : static_cast<std::size_t>(limit);
+int write_maps(const catalog& contents, const shown_entries& shown, output_file& file, list_limit limit) {
+  const std::size_t count = limit.most(100);
   std::vector<captioned_picture> maps;
   int status = done;
   for (const std::size_t i : shown.tensors) {
@@ -69,13 +70,11 @@ int write_maps(const catalog& contents, const shown_entries& shown, output_file&
   return std::max(status, file.write(picture));
 }
 
-int write_tree(const catalog& contents, const shown_entries& shown, output_file& file, std::int64_t limit) {
-  constexpr std::size_t most = 2000;
+int write_tree(const catalog& contents, const shown_entries& shown, output_file& file, list_limit limit) {
   const auto made = tree_of(contents, shown);
   if (!made) return report(made.error());
-  const std::string picture =
-      svg_tree(made->tree, made->labels,
-               {.max_columns = widest_tree, .max_lines = limit < 0 ? most : static_cast<std::size_t>(limit) + 1});
+  const std::size_t lines = limit.most(1999) + 1;  // the root does not count
+  const std::string picture = svg_tree(made->tree, made->labels, {.max_columns = widest_tree, .max_lines = lines});
   return file.write(picture);
 }
 

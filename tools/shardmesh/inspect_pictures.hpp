@@ -3,11 +3,11 @@
 // page.hpp.
 #pragma once
 #include <cstddef>
-#include <cstdint>
 #include <string>
 
 #include "entry_tree.hpp"
 #include "inspect_json.hpp"
+#include "list_limit.hpp"
 #include "output_file.hpp"
 
 import shardmesh;
@@ -24,9 +24,9 @@ shardmesh::result<shardmesh::distribution> held_by_ranks(const shardmesh::catalo
 /// Returns the entries by their paths. Objects are labelled by their kind; their values are not read.
 shardmesh::result<labelled_tree> tree_of(const shardmesh::catalog& contents, const shown_entries& shown);
 
-/// Writes the maps of ranks' boxes, or the tree, as one SVG picture in `file`. limit: entries; -1: 100 maps, 2000
-/// nodes. Returns the exit status, and reports what cannot be drawn or written.
-int write_maps(const shardmesh::catalog& contents, const shown_entries& shown, output_file& file, std::int64_t limit);
-int write_tree(const shardmesh::catalog& contents, const shown_entries& shown, output_file& file, std::int64_t limit);
+/// Writes the maps of ranks' boxes, or the tree, as one SVG picture in `file`. By default, the limit is
+/// 100 maps, or 2000 nodes. Returns the exit status, and reports what cannot be drawn or written.
+int write_maps(const shardmesh::catalog& contents, const shown_entries& shown, output_file& file, list_limit limit);
+int write_tree(const shardmesh::catalog& contents, const shown_entries& shown, output_file& file, list_limit limit);
 
 }  // namespace tool

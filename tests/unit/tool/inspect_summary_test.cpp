@@ -56,6 +56,19 @@ TEST_CASE("parameters are the floating numbers of the model; optimizer state and
   CHECK(counts({{"model.w", "F32", 5, 20}, {"rng_state", "F64", 2, 16}}) == "  parameters  5 (and 2 other numbers)");
 }
 
+TEST_CASE("inspect --limit N lists the first N entries and counts the rest, and 0 lists all") {
+  const safetensors_files::temporary_folder folder;
+  const auto file =
+      folder.write("a.safetensors", tensor_file({{"a", "F32", 1, 4}, {"b", "F32", 1, 4}, {"c", "F32", 1, 4}}, {}));
+  const std::string call = "inspect " + file.string();
+  const std::string all = run_tool(call).out;
+  const std::size_t second = all.find("\nb ");
+  REQUIRE(second != std::string::npos);
+  CHECK(run_tool(call + " --limit 0").out == all);
+  CHECK(run_tool(call + " --limit 1").out == all.substr(0, second + 1) + "... and 2 more\n");
+  CHECK(run_tool(call + " --limit 9").out == all);
+}
+
 TEST_CASE("inspect shows the texts of safetensors files, and which file says what where they differ") {
   const safetensors_files::temporary_folder folder;
   const std::string long_value(500, 'v');
@@ -100,6 +113,7 @@ TEST_CASE("inspect --tree draws entries by their paths, and a key that begins an
       "`- step  int64 [1]  8 bytes\n";
   CHECK(said.out.ends_with(tree));
   CHECK(run_tool(call + " --limit 2").out.ends_with("{2}\n|- model {2}\n|  |- a {2}\nand 5 more nodes\n"));
+  CHECK(run_tool(call + " --limit 0").out == said.out);
   // A picture has the same rows, and nothing else is printed.
   const std::filesystem::path picture = folder.path() / "tree.svg";
   const tool_output drawn = run_tool(call + " --limit 2 --svg " + picture.string());

@@ -79,6 +79,9 @@ TEST_CASE("a picture of maps ends after the tensors allowed and counts the rest"
   const auto maps = maps_of(read_text(picture));
   CHECK(maps.size() == 3);
   CHECK(maps.contains("and " + std::to_string(count - 2) + " more tensors"));
+
+  REQUIRE(run_tool("inspect " + golden + " --limit 0 --force --svg " + picture.string()).status == 0);
+  CHECK(maps_of(read_text(picture)).size() == count);
 }
 
 TEST_CASE("no name in a checkpoint is markup in the picture of its maps") {
