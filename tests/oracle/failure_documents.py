@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """With --json, every command prints exactly one JSON document on any failure. Its "ok" is false, its problems are
 the lines on stderr, and the exit status follows the command table. It has each member of the document of a success.
+Every document that lists problems counts those beyond its list, as "more_problems".
 Tests commands x kinds of failure. Needs no package."""
 import json
 import os
@@ -72,6 +73,8 @@ class Checker:
         self.empty_out()
         out = self.oracle.succeeds(name, *self.fill(arguments), "--json")
         self.members[name] = set(json.loads(out)) if out else set()
+        self.oracle.check("problems" not in self.members[name] or "more_problems" in self.members[name], name,
+                          "the document does not count the problems beyond its list")
 
     def fails(self, case, arguments, *expected, members=()):
         """One run that must fail with one of these statuses, as text and as JSON, with at least these members."""
@@ -85,7 +88,7 @@ class Checker:
         except ValueError as cause:
             return check(False, case, f"not one document ({cause}): {out[:200]!r}")
         check(document.get("ok") is False, case, f"the document does not say that it failed: {out[:200]}")
-        lacking = sorted(set(members) - set(document))
+        lacking = sorted({*members, "problems", "more_problems"} - set(document))
         check(not lacking, case, f"the document lacks {lacking}")
         texts = [problem.get("text") for problem in document.get("problems", [])]
         lines = [line for line in err.splitlines() if not line.startswith(("note: ", "warning: ", "... and "))]

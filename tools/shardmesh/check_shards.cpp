@@ -91,8 +91,13 @@ int report_malformed(const shard_list& list, bool json) {
         .member("message", one)
         .member("text", with_code(one, malformed_code))
         .end_object();
-  out.end_list().member("total", list.problem_count).end_object().finish();
+  out.end_list().member("more_problems", more).member("total", list.problem_count).end_object().finish();
   return problem;
+}
+
+// The number of problems beyond those listed, at least.
+std::int64_t more_of(const cover_report& report) {
+  return report.total - static_cast<std::int64_t>(report.problems.size());
 }
 
 void print_json(const shard_list& list, const cover_report& report) {
@@ -100,7 +105,7 @@ void print_json(const shard_list& list, const cover_report& report) {
   out.begin_object().member("ok", report.ok()).key("size").list(list.shape).member("shards", list.owners.size());
   out.key("problems").begin_list();
   for (const cover_problem& p : report.problems) write_problem(out, list, p);
-  out.end_list().member("total", report.total).end_object().finish();
+  out.end_list().member("more_problems", more_of(report)).member("total", report.total).end_object().finish();
 }
 
 // PyTorch's rule: a ShardedTensor's metadata has no replicas, so equal boxes overlap, except empty and scalar ones.
@@ -108,7 +113,7 @@ int check(const shard_list& list, bool json) {
   const cover_report report =
       check_boxes(list.shape, list.offsets, list.sizes, list.owners, 100, owner_space::ranks, equal_boxes::overlap);
   for (const cover_problem& p : report.problems) print_line(with_code(describe(list, p), kind_name(p.kind)));
-  const std::int64_t more = report.total - static_cast<std::int64_t>(report.problems.size());
+  const std::int64_t more = more_of(report);
   if (more > 0)
     print_line(fmt::format("and {}{}", report.total_is_exact ? "" : "at least ", counted(more, "more problem")));
   if (json)

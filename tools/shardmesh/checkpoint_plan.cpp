@@ -206,8 +206,8 @@ void write_document(json_writer& out, const checkpoint_plan& made, const checkpo
       .member("lower_bound", made.cost.lower_bound)
       .key("notes")
       .list(made.notes);
-  out.member("ok", made.problems.empty()).key("problems");
-  write(out, made.problems);
+  out.member("ok", made.problems.empty());
+  write_problems(out, made.problems);
   out.key("warnings");
   write(out, made.warnings);
   out.key("ranks").begin_list();

@@ -108,8 +108,7 @@ class cleaning {
   }
 
   void keep_problem(const error& cause) {
-    print_problem(cause);
-    status_ = std::max(status_, status_of(cause));
+    status_ = std::max(status_, report(cause));
     problems_.push_back(cause);
   }
 
@@ -125,8 +124,8 @@ class cleaning {
           .member("bytes", one.size_bytes)
           .member("why", why_kept(one))
           .end_object();
-    out.end_list().key("problems");
-    write(out, problems_);
+    out.end_list();
+    write_problems(out, problems_);
     out.end_object().finish();
   }
 

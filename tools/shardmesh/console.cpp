@@ -40,7 +40,7 @@ struct said_so_far {
   std::mutex command_lock;
   std::vector<std::string> document;  // pieces, kept until the end
   std::vector<std::string> problems;  // as JSON objects
-  std::int64_t unnamed_problems = 0;  // not in that list
+  std::int64_t more_problems = 0;     // not in that list
   last_words memory;
   int output_error = 0;  // errno of the first failed write to stdout
 };
@@ -51,19 +51,19 @@ said_so_far& said() {
 }
 
 std::string failure_document(const std::string& command, const std::vector<std::string>& problems,
-                             std::int64_t unnamed_problems) {
+                             std::int64_t more_problems) {
   return json_text([&](json_writer& out) {
            out.begin_object();
            write_empty_members(out, command);
            out.member("ok", false).key("problems").begin_list();
            for (const std::string& problem : problems) out.raw(problem);
-           out.end_list().member("unnamed_problems", unnamed_problems).end_object();
+           out.end_list().member("more_problems", more_problems).end_object();
          }) +
          "\n";
 }
 
 std::string failure_document(const std::vector<std::string>& problems) {
-  return failure_document(said().command, problems, said().unnamed_problems);
+  return failure_document(said().command, problems, said().more_problems);
 }
 
 void prepare_last_words() {
@@ -116,13 +116,13 @@ void print_problem(const std::string& line, const std::string& json) {
   if (said().problems.size() < most)
     said().problems.push_back(json);
   else
-    ++said().unnamed_problems;
+    ++said().more_problems;
 }
 
 void print_more_problems(std::int64_t count) {
   if (count == 0) return;
   print_line("... and " + counted(count, "more problem"));
-  said().unnamed_problems += count;
+  said().more_problems += count;
 }
 
 bool print(std::string text) {
@@ -169,7 +169,7 @@ int out_of_memory() noexcept {
   std::fputs(is_prepared ? all.memory.line.c_str() : "shardmesh: there is not enough memory [no_memory]", stderr);
   std::fputs("\n", stderr);
   constexpr const char* nothing_known =
-      R"({"ok":false,"problems":[{"message":"there is not enough memory","text":"shardmesh: there is not enough memory [no_memory]"}]})"
+      R"({"ok":false,"problems":[{"message":"there is not enough memory","text":"shardmesh: there is not enough memory [no_memory]"}],"more_problems":0})"
       "\n";
   if (all.json) std::fputs(is_prepared ? all.memory.document.c_str() : nothing_known, stdout);
   std::fflush(stdout);

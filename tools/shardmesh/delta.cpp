@@ -40,12 +40,9 @@ struct arguments {
 
 void print_json(const delta_report& report) {
   json_writer out;
-  out.begin_object()
-      .member("ok", true)
-      .key("problems")
-      .begin_list()
-      .end_list()
-      .key("notes")
+  out.begin_object().member("ok", true);
+  write_problems(out, {});
+  out.key("notes")
       .list(report.notes)
       .member("tensors", report.tensors)
       .member("bytes", report.bytes)

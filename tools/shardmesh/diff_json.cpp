@@ -85,8 +85,7 @@ void write_problems(json_writer& out, const diff_report& outcome, std::size_t mo
     else
       write(out, outcome.problems[i], line_of(*unreadable++));
   }
-  out.end_list();
-  if (listed < outcome.problems.size()) out.member("unnamed_problems", outcome.problems.size() - listed);
+  out.end_list().member("more_problems", outcome.problems.size() - listed);
 }
 
 void write_notes(json_writer& out, const std::vector<std::string>& notes, std::size_t most) {

@@ -39,7 +39,7 @@ difference_counts counts_of(const std::vector<shardmesh::key_difference>& differ
 /// Returns the line of a difference: "w: shape [2] against [3]".
 std::string line_of(const shardmesh::key_difference& d);
 
-/// The most that a document lists. It counts the rest in "more_differences", "unnamed_problems", and "more_notes".
+/// The most that a document lists. It counts the rest in "more_differences", "more_problems", and "more_notes".
 struct diff_limits {
   std::size_t differences = std::numeric_limits<std::size_t>::max();
   std::size_t difference_bytes = std::numeric_limits<std::size_t>::max();  // of their keys and texts

@@ -228,6 +228,7 @@ int run(const arguments& given, const common_options& common) {
     status = print_list(**reader, *shown, given, globals);
   }
   for (const error& e : found ? found->problems : std::vector<error>{}) status = std::max(status, report(e));
+  print_more_problems(found ? found->more_problems : 0);
   for (const error& e : (*reader)->problems()) status = std::max(status, report(e));
   for (const error& e : (*reader)->warnings()) print_warning(e);
   print_notes((*reader)->notes());

@@ -66,16 +66,17 @@ void write_tensors_inside(json_writer& out, const std::vector<tensor_entry>& ten
   out.end_object();
 }
 
-// Ends a document with the list of problems, if there are any.
-void end_document(json_writer& out, const std::vector<error>& problems, const global_report* globals) {
+// Ends a document with the list of problems, if there are any. `more`: the number of others.
+void end_document(json_writer& out, const std::vector<error>& problems, std::int64_t more,
+                  const global_report* globals) {
   out.key("globals");
   if (globals == nullptr)
     out.null();
   else
     write(out, *globals);
   if (!problems.empty()) {
-    out.member("ok", false).key("problems");
-    write(out, problems);
+    out.member("ok", false);
+    write_problems(out, problems, more);
   }
   out.end_object().finish();
 }
@@ -202,7 +203,7 @@ int write_document(json_writer& out, checkpoint_reader& reader, const shown_entr
     out.key("referred").begin_object().member("bytes", found.bytes).key("folders").list(found.folders).end_object();
   write_texts(out, contents);
   if (globals != nullptr) problems.insert(problems.end(), globals->problems.begin(), globals->problems.end());
-  end_document(out, problems, globals);
+  end_document(out, problems, globals == nullptr ? 0 : globals->more_problems, globals);
   return status;
 }
 
@@ -210,7 +211,7 @@ void write_document_of_nothing(json_writer& out, const error& cause, const globa
   out.begin_object().key("format").null().key("version").null();
   for (const char* none : {"tensors", "objects", "files", "metadata"}) out.key(none).begin_object().end_object();
   // `cause` also covers defects of the checkpoint's pickles, so those of `globals` are not repeated.
-  end_document(out, {cause}, globals);
+  end_document(out, {cause}, 0, globals);
 }
 
 }  // namespace tool

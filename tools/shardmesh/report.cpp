@@ -206,6 +206,15 @@ void write(json_writer& out, const std::vector<error>& problems) {
   out.end_list();
 }
 
+void write_problems(json_writer& out, const std::vector<error>& problems, std::int64_t more) {
+  out.key("problems").begin_list();
+  for (const error& problem : problems) {
+    for (const error& one : problem.problems()) write(out, one);
+    more += problem.more;
+  }
+  out.end_list().member("more_problems", more);
+}
+
 void write(json_writer& out, const global_report& globals) {
   out.begin_list();
   for (const named_global& name : globals.names)

@@ -45,6 +45,9 @@ int refuse(const shardmesh::error& problem);
 void write(json_writer& out, const shardmesh::error& problem, std::string_view line = {});
 /// Writes a list of them.
 void write(json_writer& out, const std::vector<shardmesh::error>& problems);
+/// Writes the members "problems", with the problems that each of these carries, and "more_problems", their number
+/// beyond the list. `more`: the number that the caller has left out.
+void write_problems(json_writer& out, const std::vector<shardmesh::error>& problems, std::int64_t more = 0);
 /// Writes [{"file","key","name","harmless","dangerous","count"}].
 void write(json_writer& out, const shardmesh::global_report& globals);
 /// Writes the members "offsets" and "sizes" of an open object.

@@ -49,8 +49,11 @@ std::string file_of_rank(std::int32_t rank) {
 
 void print_plan_json(const reshard_plan& plan, const std::map<std::int32_t, rank_sums>& by_rank, std::int64_t total) {
   json_writer out;
-  out.begin_object().member("ok", true).key("problems").begin_list().end_list().key("notes").list(plan.notes);
-  out.member("tensors", plan.tensors.size())
+  out.begin_object().member("ok", true);
+  write_problems(out, {});
+  out.key("notes")
+      .list(plan.notes)
+      .member("tensors", plan.tensors.size())
       .member("bytes", total)
       .member("objects", plan.objects.size())
       .member("ranks", plan.ranks)

@@ -123,8 +123,7 @@ void print_document(const load_plan& made, const latest_step& found, const place
     out.begin_object().member("file", one.from).member("rank", one.to).member("bytes", one.size_bytes).end_object();
   out.end_list().key("notes").list(made.notes).key("warnings");
   write(out, made.warnings);
-  out.key("problems");
-  write(out, made.problems);
+  write_problems(out, made.problems);
   out.end_object().finish();
 }
 

@@ -136,7 +136,7 @@ class command_run {
       problems_.push_back(one);
     }
     print_more_problems(problem.more);
-    unnamed_problems_ += problem.more;
+    more_problems_ += problem.more;
     status_ = std::max(status_, status_of(problem));
   }
 
@@ -315,10 +315,9 @@ class command_run {
         .list(flattened_.references)
         .member("copied_bytes", flattened_.copied_bytes)
         .key("notes")
-        .list(notes_)
-        .key("problems");
-    tool::write(out, problems_);
-    out.member("unnamed_problems", unnamed_problems_).end_object().finish();
+        .list(notes_);
+    write_problems(out, problems_, more_problems_);
+    out.end_object().finish();
   }
 
   const arguments& given_;
@@ -327,7 +326,7 @@ class command_run {
   std::vector<shown_step> steps_;
   std::vector<std::string> notes_;
   std::vector<error> problems_;
-  std::int64_t unnamed_problems_ = 0;
+  std::int64_t more_problems_ = 0;
   prune_report report_;
   flatten_report flattened_;
   int status_ = done;

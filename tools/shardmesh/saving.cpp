@@ -40,10 +40,11 @@ std::vector<error> problems_of(const result<save_report>& saved, const std::stri
 void print_json(const save_report& report, const std::vector<error>& problems, std::int64_t more_problems,
                 const std::string& objects) {
   json_writer out;
-  out.begin_object().member("ok", problems.empty()).key("problems");
-  write(out, problems);
-  out.member("more_problems", more_problems).key("notes").list(report.notes);
-  out.member("tensors", report.tensors)
+  out.begin_object().member("ok", problems.empty());
+  write_problems(out, problems, more_problems);
+  out.key("notes")
+      .list(report.notes)
+      .member("tensors", report.tensors)
       .member("bytes", report.bytes)
       .member("objects", report.objects)
       .key("objects_file");

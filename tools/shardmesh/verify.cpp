@@ -40,7 +40,7 @@ void print_json(const verify_report& report, const std::vector<std::string>& not
   json_writer out;
   out.begin_object().member("ok", report.ok() && !(strict && !report.warnings.empty())).key("problems");
   write(out, report.problems);
-  out.member("unnamed_problems", report.more_problems).key("warnings");
+  out.member("more_problems", report.more_problems).key("warnings");
   write(out, report.warnings);
   out.key("notes").list(notes);
   out.member("chunks", report.chunks)

@@ -86,7 +86,7 @@ TEST_CASE("plan counts the bytes of a mapped move on each rank and between each 
     "from":{"mesh":[2],"mesh_names":[],"placements":["S(0)"],"rules":[]},
     "to":{"mesh":[2],"mesh_names":["tp"],"placements":["S(1)"],"rules":[]},
     "tensors_before":3,"tensors_after":1,"moves":3,"bytes_total":64,"bytes_moved":32,"lower_bound":32,
-    "notes":["mapped from parts to fused: 0 tensors renamed, 1 computed"],"ok":true,"problems":[],"warnings":[],
+    "notes":["mapped from parts to fused: 0 tensors renamed, 1 computed"],"ok":true,"problems":[],"more_problems":0,"warnings":[],
     "ranks":[{"rank":0,"bytes_before":32,"bytes_after":32,"sent_bytes":16,"received_bytes":16},
              {"rank":1,"bytes_before":32,"bytes_after":32,"sent_bytes":16,"received_bytes":16}],
     "links":[{"from":0,"to":1,"bytes":16},{"from":1,"to":0,"bytes":16}]})j");

@@ -330,7 +330,7 @@ TEST_CASE("run --json prints one document after a failure, with the members of t
     const nlohmann::json document = nlohmann::json::parse(run.out);
     CHECK(document["ok"] == false);
     REQUIRE(document["problems"].size() == 1);
-    CHECK(document["unnamed_problems"] == 0);
+    CHECK(document["more_problems"] == 0);
     CHECK(has(run.err, document["problems"][0]["text"].get<std::string>() + "\n"));
     for (const std::string& name : expected) {
       INFO(name);

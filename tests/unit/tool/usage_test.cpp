@@ -174,6 +174,7 @@ TEST_CASE("inspect --json of a damaged checkpoint names the problem in the docum
   CHECK(run.status == 1);
   CHECK(run.error_lines() == 1);
   CHECK(json::parse(run.out)["problems"].size() == 1);
+  CHECK(json::parse(run.out)["more_problems"] == 0);
   CHECK(json::parse(run.out)["ok"] == false);
   CHECK(json::parse(run.out)["tensors"].empty());
 }

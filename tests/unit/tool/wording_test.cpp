@@ -127,6 +127,7 @@ TEST_CASE("clean of what is not there is an error, and of what is there is none"
   const json told = json::parse(run_tool("clean " + none + " --json").out);
   CHECK(told["ok"] == false);
   CHECK(told["problems"].size() == 1);
+  CHECK(told["more_problems"] == 0);
   CHECK(run_tool("clean " + (folder / "").string()).status == 0);
   fs::create_symlink("nowhere", folder / "lost");
   CHECK(run_tool("clean " + (folder / "lost").string()).status == 0);

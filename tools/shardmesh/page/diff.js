@@ -72,7 +72,7 @@ document.getElementById("page").replaceChildren(...[
   cut && element("p", {class: "card problems whole", id: "cut"}, cut),
   unread.length > 0 && element("p", {class: "card problems whole", id: "unread"}, `Not read, so not compared: ${unread.join(" and ")}.`),
   data.problems.length > 0 && element("section", {class: "card problems whole"}, element("h2", {}, "Problems"),
-    element("ul", {}, ...listed(data.problems, 200, (problem) => shown(problem.text, 1000), data.unnamed_problems ?? 0))),
+    element("ul", {}, ...listed(data.problems, 200, (problem) => shown(problem.text, 1000), data.more_problems))),
   card("Differences", {controls: [found, box]}, choice([...choices.keys()], pressed, (name) => { kind = choices.get(name); show(); }), table.table),
   detail,
   data.notes.length > 0 && card("Notes", {class: "card whole"}, element("ul", {class: "notes"}, ...listed(data.notes, 200, (note) => shown(note, 1000), data.more_notes ?? 0))),

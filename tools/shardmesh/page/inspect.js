@@ -159,7 +159,7 @@ document.getElementById("page").replaceChildren(...[
     figure("objects", exact(objects.length), "that are not tensors", objects.length),
     figure("files", exact(Object.keys(data.files).length), checkpoint.by_rank ? `of ${plural(checkpoint.holders.length, "rank")}` : "", Object.keys(data.files).length)),
   problems.length > 0 && element("section", {class: "card problems whole"}, element("h2", {}, "Problems"),
-    element("ul", {}, ...listed(problems, 200, (text) => shown(text, 1000)))),
+    element("ul", {}, ...listed(problems, 200, (text) => shown(text, 1000), data.more_problems))),
   doubtful.length > 0 && element("section", {class: "card problems whole"},
     element("h2", {}, "Names in pickles beside plain data: Python would look them up, and may call them"),
     element("ul", {class: "mono"}, ...listed(doubtful, 200, (name) => `${shown(name.name)} (${shown(name.file)}${name.key ? `: ${shown(name.key)}` : ""})`))),
