@@ -91,6 +91,7 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: st
                       hint="pass previous or map, not both")
     tensors_only = _arguments.flag("skip_objects", skip_objects)
     path = _arguments.destination(path)
+    _refuse_unused(path, options)
     before = options_of(Selection()) if is_mapped else chosen
     entries, excluded, notes = _selected(flattened(state_dict, format), before)
     tensors, objects, kept, skipped = [], [], [], 0
@@ -118,6 +119,16 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: st
     made["excluded"] += excluded
     made["skipped_objects"] += skipped
     return SaveReport(**made)
+
+
+def _refuse_unused(path: str, options: Mapping[str, Any]) -> None:
+    """Refuses options that the format does not use, as convert does."""
+    for formats, names, used in (
+            ("hf", "max_shard_bytes applies", options["max_shard_bytes"] != MAX_SHARD_BYTES),
+            ("torch-checkpointing", "item and payload apply", bool(options["item"]) or options["payload"] != "torch")):
+        if used and options["format"] != formats:
+            raise failure("invalid_argument", f"{names} only to {formats}", path=path, found=options["format"],
+                          hint="leave it out")
 
 
 def _selected(entries: list[tuple[str, tuple, Any]],

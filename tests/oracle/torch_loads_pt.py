@@ -208,7 +208,7 @@ def check_options(oracle):
     oracle.check((oracle.work / "synced.pt").read_bytes() == quick.read_bytes(), "no sync", "other bytes")
     for option in (["--item", "a"], ["--payload", "safetensors"]):
         status, _, err = oracle.run("convert", source, oracle.work / "new.pt", *option)
-        oracle.check(status == 2 and "item and payload apply only to torch-checkpointing" in err, option[0], f"exits {status}: {err}")
+        oracle.check(status == 2 and "--item and --payload apply only to torch-checkpointing" in err, option[0], f"exits {status}: {err}")
     status, _, err = oracle.run("convert", source, out)
     oracle.check(status != 0 and "exists" in err, "no force", f"exits {status}: {err}")
 

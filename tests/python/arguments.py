@@ -77,6 +77,22 @@ class ArgumentTest(common.WorkTest):
             self.refused("mesh", lambda: shardmesh.reshard(FOLDER, to, value))
             self.refused("default", lambda: shardmesh.reshard(FOLDER, to, "2", default=value))
 
+    def test_options_that_the_format_does_not_use(self):
+        state = {"w": torch.zeros(2)}
+        save = lambda to, format, **how: shardmesh.save(state, to, format, **how)  # noqa: E731
+        convert = lambda to, format, **how: shardmesh.convert(FOLDER, to, format, **how)  # noqa: E731
+        for call in (save, convert):
+            for format, option, expected in (("dcp", {"max_shard_bytes": 7}, "max_shard_bytes applies only to hf"),
+                                             ("pt", {"item": "a"}, "item and payload apply only to torch-checkpointing"),
+                                             ("npz", {"payload": "safetensors"},
+                                              "item and payload apply only to torch-checkpointing")):
+                with self.subTest(expected), self.assertRaises(shardmesh.Error) as caught:
+                    call(self.work / "out", format, **option)
+                error = caught.exception
+                self.assertEqual((error.code, error.message, error.path, error.found, error.hint),
+                                 ("invalid_argument", expected, str(self.work / "out"), format, "leave it out"))
+                self.assertEqual(self.left_in_work(), [])
+
     def test_arguments_of_pytorchs_functions(self):
         to, state = self.work / "out", {"w": torch.zeros(2)}
         for value in (5, object(), torch_checkpoint.DefaultLoadPlanner):

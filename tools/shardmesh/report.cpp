@@ -67,6 +67,10 @@ constexpr spelling hints[] = {
 constexpr spelling messages[] = {
     {errc::missing_key, "the checkpoint given by like has", "the checkpoint given by --like has"},
     {errc::shape_mismatch, "the checkpoint given by like has", "the checkpoint given by --like has"},
+    {errc::invalid_argument, "item and payload apply only", "--item and --payload apply only"},
+    {errc::invalid_argument, "quantize applies only", "--quantize applies only"},
+    {errc::invalid_argument, "max_shard_bytes applies only", "--max-shard-size applies only"},
+    {errc::invalid_argument, "nest applies only", "--nest applies only"},
 };
 // For selection rules that match no key: "only 'RE' matches no key".
 constexpr std::pair<std::string_view, std::string_view> rules[] = {

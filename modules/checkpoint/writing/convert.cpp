@@ -102,14 +102,29 @@ class converter {
   problems check_arguments() {
     if (auto can = detail::check_can_write(destination_); !can) return problem_of(std::move(can).error());
     if (auto apart = check_disjoint(destination_, given_); !apart) return problem_of(std::move(apart).error());
-    if (!target_.has_items && (!options_.item.empty() || options_.payload != payload_kind::torch))
-      return problem_of(fail(errc::invalid_argument, "item and payload apply only to torch-checkpointing")
-                            .with_file(destination_.string()));
-    if (!target_.has_block_types && !options_.quantize.empty())
-      return problem_of(fail(errc::invalid_argument, "quantize applies only to gguf").with_file(destination_.string()));
+    if (auto unused = unused_options(); !unused.empty()) return unused;
     if (!options_.like) return {};
     auto apart = check_disjoint(destination_, *options_.like);
     return apart ? problems() : problem_of(std::move(apart).error());
+  }
+
+  // Options that the format does not use: the caller expects something that would not happen.
+  problems unused_options() const {
+    problems found;
+    const auto refuse = [&](bool is_used, std::string_view options, std::string_view formats) {
+      if (!is_used)
+        found.push_back(fail(errc::invalid_argument, fmt::format("{} only to {}", options, formats))
+                            .with_file(destination_.string())
+                            .with_values("", std::string(target_.name))
+                            .with_hint("leave it out"));
+    };
+    refuse(target_.has_items || (options_.item.empty() && options_.payload == payload_kind::torch),
+           "item and payload apply", "torch-checkpointing");
+    refuse(target_.has_block_types || options_.quantize.empty(), "quantize applies", "gguf");
+    refuse(target_.format == target_format::hf || options_.max_shard_bytes == convert_options().max_shard_bytes,
+           "max_shard_bytes applies", "hf");
+    refuse(target_.is_pickled || !options_.nest, "nest applies", "dcp, pt, and torch-checkpointing");
+    return found;
   }
 
   // Opens the source in a form that the destination can hold.

@@ -63,6 +63,16 @@ TEST_CASE("rules and destinations are refused in the words of the command line, 
   line(convert + "--only 'a('", 2, "--only 'a(': missing ): a(");
   line(convert + "--rename abc", 2, "--rename 'abc' is not RE=REPLACEMENT");
   line(convert + "--dtype ':float32'", 2, "--dtype ':float32': the name of a dtype is missing");
+  const auto unused = [&](const std::string& option, const std::string& name, const std::string& options,
+                          const std::string& formats) {
+    line("convert " + source + " " + to + name + " " + option, 2,
+         to + name + ": " + options + " only to " + formats + ": found " + name.substr(1) + "; leave it out");
+  };
+  unused("--max-shard-size 1MB", ".safetensors", "--max-shard-size applies", "hf");
+  unused("--max-shard-size 1MB", ".pt", "--max-shard-size applies", "hf");
+  unused("--nest", ".npz", "--nest applies", "dcp, pt, and torch-checkpointing");
+  unused("--item a", ".gguf", "--item and --payload apply", "torch-checkpointing");
+  unused("--quantize Q8_0", ".pt", "--quantize applies", "gguf");
   CHECK(run_tool("convert " + source + " -- -x --to dcp").err ==
         "shardmesh convert: unexpected argument '--to'; put options before -- (see 'shardmesh convert --help') "
         "[invalid_argument]\n");
