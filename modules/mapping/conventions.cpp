@@ -24,15 +24,43 @@ struct search_step {
   bool is_inverse = false;
 };
 
-// The hint for a wrong name.
-std::string known_conventions(const std::vector<shipped_convention>& shipped) {
-  std::vector<std::string> names;
+// The names of all conventions, sorted. They refer to `shipped`.
+std::vector<std::string_view> convention_names(const std::vector<shipped_convention>& shipped) {
+  std::vector<std::string_view> names;
   for (const shipped_convention& one : shipped) names.push_back(one.left), names.push_back(one.right);
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
-  std::string known;
-  for (const std::string& one : names) known += (known.empty() ? "" : ", ") + one;
-  return fmt::format("name two of the conventions {}, or pass the path of a TOML file", known);
+  return names;
+}
+
+std::string joined(const std::vector<std::string_view>& names) {
+  std::string text;
+  for (const std::string_view one : names) text += fmt::format("{}{}", text.empty() ? "" : ", ", one);
+  return text;
+}
+
+// The hint for a name of another form.
+std::string known_conventions(const std::vector<std::string_view>& names) {
+  return fmt::format("name two of the conventions {}, or pass the path of a TOML file", joined(names));
+}
+
+// Checks that a convention has this name.
+result<void> check_convention(const std::vector<std::string_view>& names, std::string_view wanted) {
+  if (std::binary_search(names.begin(), names.end(), wanted)) return {};
+  std::string hint = did_you_mean(nearest_key(names, wanted));
+  if (hint.empty()) hint = known_conventions(names);
+  return fail(errc::invalid_argument, fmt::format("no convention is called '{}'", wanted)).with_hint(std::move(hint));
+}
+
+// The hint where no shipped text has this name: a chain of mappings has several.
+std::string hint_for_text(std::string_view name, const std::vector<std::string_view>& known) {
+  if (const auto chain = find_mappings(name)) {
+    std::string texts;
+    for (const mapping_rules& one : *chain) texts += fmt::format("{}{}", texts.empty() ? "" : ", ", one.file);
+    return fmt::format("request the texts of the mappings in its chain: {}", texts);
+  }
+  std::string hint = did_you_mean(nearest_key(known, name));
+  return hint.empty() ? fmt::format("name one of {}", joined(known)) : hint;
 }
 
 }  // namespace
@@ -51,24 +79,26 @@ std::vector<shipped_convention> shipped_conventions() {
 }
 
 result<std::string_view> shipped_mapping_text(std::string_view name) {
-  std::string names;
+  std::vector<std::string> names;
   for (const shipped_convention& one : shipped_conventions()) {
-    if (name == fmt::format("{}:{}", one.left, one.right) || name == fmt::format("{}:{}", one.right, one.left))
-      return one.text;
-    names += fmt::format("{}{}:{}", names.empty() ? "" : ", ", one.left, one.right);
+    names.push_back(fmt::format("{}:{}", one.left, one.right));
+    if (name == names.back() || name == fmt::format("{}:{}", one.right, one.left)) return one.text;
   }
-  return fail(errc::invalid_argument, fmt::format("there is no mapping '{}'", name))
-      .with_hint(fmt::format("name one of {}; a chain of mappings has several texts", names));
+  return fail(errc::invalid_argument, fmt::format("there is no text of a mapping '{}'", name))
+      .with_hint(hint_for_text(name, {names.begin(), names.end()}));
 }
 
 result<std::vector<mapping_rules>> find_mappings(std::string_view name) {
+  const std::vector<shipped_convention> shipped = shipped_conventions();
+  const std::vector<std::string_view> names = convention_names(shipped);
   const std::size_t middle = name.find(':');
   if (middle == std::string_view::npos || middle == 0 || middle + 1 == name.size())
     return fail(errc::invalid_argument, "a mapping is named by two conventions")
         .with_values("FROM:TO, such as hf.llama:meta.llama", std::string(name))
-        .with_hint(known_conventions(shipped_conventions()));
+        .with_hint(known_conventions(names));
   const std::string from(name.substr(0, middle)), to(name.substr(middle + 1));
-  const std::vector<shipped_convention> shipped = shipped_conventions();
+  SHARDMESH_TRY(check_convention(names, from));
+  SHARDMESH_TRY(check_convention(names, to));
   // A breadth-first search over the conventions; `reached` has the step that led to each.
   std::map<std::string, search_step> reached{{from, {}}};
   std::queue<std::string> next;
@@ -85,7 +115,7 @@ result<std::vector<mapping_rules>> find_mappings(std::string_view name) {
   }
   if (!reached.contains(to) || from == to)
     return fail(errc::invalid_argument, fmt::format("no mapping leads from '{}' to '{}'", from, to))
-        .with_hint(known_conventions(shipped));
+        .with_hint(known_conventions(names));
   std::vector<mapping_rules> made;
   for (std::string here = to; here != from;) {
     const search_step& last = reached.find(here)->second;

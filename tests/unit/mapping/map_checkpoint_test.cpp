@@ -9,6 +9,7 @@
 #include <scratch_folder.hpp>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -74,6 +75,20 @@ TEST_CASE("wrong names of mappings are refused with the known ones") {
   CHECK(inverse.error().code == errc::invalid_argument);
   CHECK(inverse.error().found == "hf.llama:meta.llama");
   CHECK(says(inverse.error().hint, "swap"));
+}
+
+TEST_CASE("a misspelt convention is refused with the nearest name") {
+  for (const auto& [wrong, name, meant] : {std::tuple("hf.lama:megatron.gpt", "hf.lama", "hf.llama"),
+                                           std::tuple("hf.llama:megatron.gtp", "megatron.gtp", "megatron.gpt")}) {
+    const auto refused = choose_mappings(wrong);
+    REQUIRE_FALSE(refused);
+    CHECK(to_string(refused.error()) ==
+          "no convention is called '" + std::string(name) + "'; did you mean " + meant + "?");
+  }
+  CHECK(to_string(shipped_mapping_text("hf.lama:megatron.gpt").error()) ==
+        "there is no text of a mapping 'hf.lama:megatron.gpt'; did you mean hf.llama:megatron.gpt?");
+  CHECK(shipped_mapping_text("meta.llama:megatron.gpt").error().hint ==
+        "request the texts of the mappings in its chain: hf.llama:meta.llama, hf.llama:megatron.gpt");
 }
 
 TEST_CASE("the text of a shipped mapping is found by its name in either order") {
