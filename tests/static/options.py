@@ -5,7 +5,8 @@
 
 - Every option in the table exists, and every option in the sources is in exactly one row of the table. C++: the members
   of STRUCTS. C: the members of C_STRUCTS. Python: the parameters with defaults of FUNCTIONS, and the fields of
-  Selection. Command line: the flags of the commands that read a checkpoint.
+  Selection. Command line: the flags of the commands that read a checkpoint, and those that SHARING has in common with
+  them.
 - A row whose spellings differ gives the reason, and no other row does. Dashes count as underscores.
 - Structs with the same option agree about it: see SAME. Their members have one order, type, and default.
 - Nothing new is forgotten: every option struct of ROOMS is in STRUCTS or OTHER_STRUCTS, and every one of the C headers
@@ -54,6 +55,8 @@ FUNCTIONS = """open inspect load map_tensor open_delta save_delta Checkpoint.loa
                TensorEntry.map save Selection convert reshard verify diff dcp.load dcp.save dcp.async_save
                dcp.LoadPlanner dcp.StorageReader dcp.StorageWriter
                Run Run.latest Run.prune Run.resume Run.save Run.start_save Run.verify""".split()
+# Commands with options of their own. The table has those that they share with the commands that read a checkpoint.
+SHARING = ["plan", "map", "delta"]
 # Of tensors in memory, of the machine, of shipped mappings, and of PyTorch's interface of readers and writers.
 OTHER_FUNCTIONS = {"devices", "flatten_sharded_tensors", "full_state_dict", "mapping_text", "mappings", "redistribute",
                    "Shards.sharded_tensor", "dcp.LoadPlanner.set_up_planner", "dcp.StorageReader.reset",
@@ -173,7 +176,7 @@ def keywords(root, say):
 
 
 def flags(root, say):
-    """`command --flag` of every command that reads a checkpoint."""
+    """`command --flag` of every command that reads a checkpoint, and of SHARING the flags that functions add."""
     folder = root / "tools/shardmesh"
     bodies = {}
     for file in sorted(folder.glob("*.cpp")):
@@ -183,13 +186,20 @@ def flags(root, say):
     loop = re.search(r"for \(const char\* const reads : \{([^}]*)\}\) \{\n(.*?)^  \}", common, re.M | re.S)
     if not of_all or not loop:
         sys.exit("tools/shardmesh/main.cpp: the options of all commands were not found")
-    found = {}
+
+    def helpers(text):
+        return [bodies[name] for name in re.findall(r"\badd_(\w+)\(\*command\b", text) if name in bodies]
+
+    def added(texts):
+        return [flag for text in texts for flag in re.findall(r"\badd_\w+(?:<[\w:]+>)?\(\s*" + FLAG, text)]
+
+    found = {f"{command} {flag}": flag.removeprefix("--").replace("-", "_")
+             for command in SHARING for flag in added(helpers(bodies[command]))}
     for command in re.findall(r'"([\w-]+)"', loop.group(1)):
         if command not in bodies:
             sys.exit(f"tools/shardmesh: there is no add_{command}")
-        helpers = [bodies[name] for name in re.findall(r"\badd_(\w+)\(\*command\b", bodies[command]) if name in bodies]
-        texts = [bodies[command], *helpers, loop.group(2)]
-        own = [flag for text in texts for flag in re.findall(r"\badd_\w+(?:<[\w:]+>)?\(\s*" + FLAG, text)]
+        texts = [bodies[command], loop.group(2), *helpers(bodies[command] + loop.group(2))]
+        own = added(texts)
         for flag in re.findall(FLAG, bodies[command]):
             if flag not in own:
                 say(f"tools/shardmesh: {command} names {flag}, which it does not add in a way that this script knows")

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "action_options.hpp"
+#include "cache_option.hpp"
 #include "command.hpp"
 #include "console.hpp"
 #include "counted.hpp"
@@ -184,6 +185,7 @@ void add_delta(CLI::App& app, invocation& call) {
                     "Drop tensors and objects that OUT cannot hold, and name them in notes");
   add_saving_options(*command, given->applied.overwrite, given->applied.durable, given->applied.memory_bytes);
   add_json_option(*command);
+  add_cache_option(*command);
   command->get_option("--memory")->description("apply: staging memory of all threads together");
   command->callback([command, given, &call] { call.status = run(*command, *given, call.common); });
 }

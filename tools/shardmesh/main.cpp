@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "cache_option.hpp"
 #include "command.hpp"
 #include "completion.hpp"
 #include "console.hpp"
@@ -34,21 +35,8 @@
 
 import shardmesh;
 import shardmesh.core;
-import shardmesh.storage;
 
 namespace {
-
-// For --cache. The variable also sets the size of this folder.
-void use_cache(const std::string& folder) {
-  shardmesh::store_cache_options options{.folder = folder};
-  if (const char* const limit = std::getenv("SHARDMESH_CACHE_BYTES"); limit != nullptr && *limit != '\0') {
-    const auto bytes = shardmesh::parse_bytes(limit);
-    if (!bytes) throw CLI::ValidationError("SHARDMESH_CACHE_BYTES", "expected a number such as 50GB");
-    options.most_bytes = *bytes;
-  }
-  const auto done = shardmesh::use_store_cache(options);
-  if (!done) throw CLI::ValidationError("--cache", shardmesh::to_string(done.error()));
-}
 
 // Whether the parser sets a flag for "--json=VALUE". An invalid value is an error, which is answered with a document.
 bool is_set_by(std::string_view value) {
@@ -119,11 +107,7 @@ void add_reading_options(CLI::App& app, tool::invocation& call) {
         ->add_flag("--keys-at-ranks", call.common.keys_at_ranks,
                    "Read each rank's value of such a key as KEY@RANK (not with --rank)")
         ->excludes(rank);
-    command
-        ->add_option_function<std::string>("--cache", use_cache,
-                                           "Keep what is read from URLs in this folder, and read it from there later")
-        ->type_name("DIR")
-        ->check(tool::some_path());
+    tool::add_cache_option(*command);
   }
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "action_options.hpp"
+#include "cache_option.hpp"
 #include "command.hpp"
 #include "console.hpp"
 #include "map_show.hpp"
@@ -145,8 +146,9 @@ int show(const map_arguments& given, const common_options& common) {
 }
 
 const std::vector<action_options>& options_of_actions() {
-  static const std::vector<action_options> all{{{"--json", "--svg", "--html", "--force"}, {"show"}},
-                                               {{"--map", "--inverse", "--config", "--size"}, {"check", "show"}}};
+  static const std::vector<action_options> all{
+      {{"--json", "--svg", "--html", "--force"}, {"show"}},
+      {{"--map", "--inverse", "--config", "--size", "--cache"}, {"check", "show"}}};
   return all;
 }
 
@@ -195,6 +197,7 @@ void add_map(CLI::App& app, invocation& call) {
       ->check(some_path());
   add_force_option(*command, given->outputs.force, "--svg and --html");
   add_mapping_options(*command, given->mapping);
+  add_cache_option(*command);
   command->callback([command, given, &call] { call.status = run(*command, *given, call.common); });
 }
 

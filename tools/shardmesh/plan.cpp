@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "cache_option.hpp"
 #include "checkpoint_plan.hpp"
 #include "command.hpp"
 #include "console.hpp"
@@ -35,7 +36,7 @@ struct plan_arguments {
   std::string source, shape, from_mesh, from, to_mesh, to, rule = "torch_chunk", dtype_name = "float32", svg, html;
   std::vector<std::string> from_places, to_places;  // with `source`
   mapping_arguments mapping;
-  bool has_dtype = false, json = false, force = false;
+  bool has_dtype = false, has_cache = false, json = false, force = false;
 };
 
 struct sides {
@@ -122,6 +123,7 @@ result<void> check_form(const plan_arguments& a, const common_options& common) {
     if (a.mapping.is_given()) return refused("--map", "a checkpoint");
     if (common.rank) return refused("--rank", "a checkpoint");
     if (common.keys_at_ranks) return refused("--keys-at-ranks", "a checkpoint");
+    if (a.has_cache) return refused("--cache", "a checkpoint");
     return {};
   }
   if (a.has_dtype) return refused("--dtype", "one tensor");
@@ -255,8 +257,11 @@ void add_plan(CLI::App& app, invocation& call) {
   add_force_option(*command, a->force, "--svg and --html");
   add_mapping_options(*command, a->mapping, "CKPT");
   add_ranks(*command, call.common);
-  command->callback([a, dtype, &call] {
+  add_cache_option(*command);
+  const CLI::Option* const cache = command->get_option("--cache");
+  command->callback([a, dtype, cache, &call] {
     a->has_dtype = dtype->count() > 0;
+    a->has_cache = cache->count() > 0;
     call.status = run_plan(*a, call.common);
   });
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the command line's messages for wrong usage, and the --json documents when there is no result.
 #include <catch2/catch_test_macros.hpp>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <refusal.hpp>
 #include <run_tool.hpp>
@@ -154,6 +155,27 @@ TEST_CASE("the option --json=VALUE asks for a document wherever it sets the flag
   }
   for (const char* const value : {"false", "0", "no"})
     CHECK(run_tool("map show a key --map no:where --json=" + std::string(value)).out.empty());
+}
+
+TEST_CASE("commands that open checkpoints take --cache, and refuse it where they open none") {
+  const scratch_folder folder;
+  const std::string source = SHARDMESH_TEST_DATA "/golden/single_rank/checkpoint", cache = (folder / "cache").string();
+  const std::string sides = " --from-mesh 2 --from R --to-mesh 2 --to R --cache " + cache;
+  for (const std::string& call :
+       {"inspect " + source + " --cache " + cache, "plan " + source + sides,
+        "delta make " + source + " " + source + " " + (folder / "a.delta").string() + " --cache " + cache}) {
+    INFO(call);
+    std::filesystem::remove_all(cache);
+    CHECK(run_tool(call).status == 0);
+    CHECK(std::filesystem::is_directory(cache));
+  }
+  const auto refuses = [](const std::string& call, const std::string& text) {
+    const auto run = run_tool(call);
+    CHECK(run.status == 2);
+    CHECK(run.err == text + "; leave it out [invalid_argument]\n");
+  };
+  refuses("plan --shape 4" + sides, "--cache is for the plan of a checkpoint");
+  refuses("map list --cache " + cache, "--cache is an option of 'map check' and 'map show' only");
 }
 
 TEST_CASE("map refuses each option that the action does not use, and names it") {
