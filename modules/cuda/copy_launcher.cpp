@@ -32,9 +32,9 @@ error refusal(const batch_item& item, device where, std::string_view why) {
   return fail(errc::unsupported, "without the library of CUDA kernels, " + std::string(why) + " on " + to_string(where))
       .with_values("copies of a few runs of bytes", describe(item))
       .with_hint(
-          "install NVRTC of CUDA 12.8 or newer, or name its library in cuda_options::nvrtc or SHARDMESH_NVRTC; or "
-          "install the component cuda_kernels (CMake: SHARDMESH_WITH_CUDA_KERNELS=ON), or name its library in "
-          "cuda_options::kernels or SHARDMESH_CUDA_KERNELS");
+          "install NVRTC of CUDA 12.8 or newer, or name its library in SHARDMESH_NVRTC; or install the component "
+          "cuda_kernels (CMake: SHARDMESH_WITH_CUDA_KERNELS=ON), or name its library in SHARDMESH_CUDA_KERNELS; "
+          "in C++, cuda_options::nvrtc and cuda_options::kernels name them as well");
 }
 
 // Appends the calls of an item's loops from `depth` on.

@@ -85,10 +85,12 @@ class MappedTensor:
         if size == 0:
             return fresh(self.shape, dtype, key=self.key)
         item = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
-        if self._memory.address % item:
+        beyond = self._memory.address % item
+        if beyond:
             raise failure("unaligned", "its first byte is not aligned for its dtype in PyTorch", key=self.key,
-                          path=self._path, expected=f"a multiple of {item} bytes",
-                          found=f"{self._memory.address % item} beyond one", hint="call numpy(), or load it")
+                          path=self._path, expected=f"an address at a multiple of {item} bytes",
+                          found=f"an address {beyond} byte{'s' * (beyond > 1)} after a multiple",
+                          hint="call numpy(), or load it")
         # frombuffer of the memory itself would warn about a read-only buffer. The array keeps the mapping alive.
         held = (ctypes.c_ubyte * size).from_address(self._memory.address)
         held._memory = self._memory  # type: ignore[attr-defined]

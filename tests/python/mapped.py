@@ -147,13 +147,16 @@ class MappedTest(common.WorkTest):
         checkpoint = shardmesh.open(path)
         with self.assertRaises(shardmesh.Error) as caught:
             checkpoint.map_tensor("w")
-        self.assertEqual((caught.exception.code, caught.exception.key), ("unaligned", "w"))
+        error = caught.exception
+        self.assertEqual((error.code, error.key, error.expected, error.found, error.hint),
+                         ("unaligned", "w", "an address at a multiple of 4 bytes", "an address 1 byte after a multiple",
+                          "load it, or pass allow_unaligned"))
         mapped = checkpoint.map_tensor("w", allow_unaligned=True)
         numpy.testing.assert_array_equal(mapped.numpy(), values.numpy())
         self.assertFalse(mapped.numpy().flags.aligned)
         with self.assertRaises(shardmesh.Error) as caught:
             mapped.torch()
-        self.assertEqual((caught.exception.code, caught.exception.found), ("unaligned", "1 beyond one"))
+        self.assertEqual((caught.exception.code, caught.exception.found), ("unaligned", "an address 1 byte after a multiple"))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/core.h>
+#include <plural.hpp>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -83,8 +84,9 @@ struct tensor_map::state {
     const auto beyond = reinterpret_cast<std::uintptr_t>(view.data) % alignment;
     if (beyond != 0 && !options.allow_unaligned && !part.is_empty())
       return fail(errc::unaligned, "its first byte is not aligned for its dtype")
-          .with_values(fmt::format("a multiple of {} bytes", alignment), fmt::format("{} beyond one", beyond))
-          .with_hint("load it, or allow unaligned views (map_options)");
+          .with_values(fmt::format("an address at a multiple of {} bytes", alignment),
+                       fmt::format("an address {} after a multiple", detail::counted(beyond, "byte")))
+          .with_hint("load it, or pass allow_unaligned");
     return mapped_tensor(view, mapped);
   }
 };

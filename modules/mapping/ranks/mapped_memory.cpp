@@ -64,7 +64,7 @@ result<void> check_slots(const distribution& where, dtype type, const basic_tens
     if (!may_be_larger && view.sizes != need.sizes)
       return problem(errc::shape_mismatch, "is larger than this rank's part of the tensor")
           .with_values(to_string(need.sizes), to_string(view.sizes))
-          .with_hint("bind only the part, or pass slot_room::larger");
+          .with_hint("bind only the part; in C++, slot_room::larger accepts a larger buffer");
   }
   return {};
 }

@@ -192,7 +192,7 @@ result<std::shared_ptr<const store>> store_of(const std::filesystem::path& url) 
       .with_file(printable_url(url.native()))
       .with_values("one of: " + known_schemes(all), scheme)
       .with_hint(shardmesh_register_remote_stores != nullptr
-                     ? "use one of these schemes, or call register_store"
+                     ? "use one of these schemes; in C++, register_store adds another"
                      : "link the component shardmesh::remote, which reads http, https, s3, gs, and hf");
 }
 

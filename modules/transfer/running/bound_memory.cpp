@@ -150,7 +150,7 @@ result<void> bound_memory::check(const side<View>& s, std::span<const basic_tens
     if (!may_be_larger && view.sizes != least)
       return problem(errc::shape_mismatch, "is larger than this rank's part of the tensor")
           .with_values(to_string(least), to_string(view.sizes))
-          .with_hint("bind only the part, or pass slot_room::larger");
+          .with_hint("bind only the part; in C++, slot_room::larger accepts a larger buffer");
     if (!s.is_source)
       if (const auto fillable = check_fillable(view); !fillable)
         return problem(errc::unsupported, "has several elements at one address")
