@@ -23,7 +23,7 @@ static size_t list_tensors(const shardmesh_checkpoint* checkpoint) {
   for (size_t i = 0; i < summary.tensor_count; ++i) {
     shardmesh_tensor_entry entry = {.struct_size = sizeof entry};
     check(shardmesh_checkpoint_tensor(checkpoint, i, &entry, &error), &error);
-    printf("%s: %s, %d dimensions, %zu chunks\n", entry.key.bytes, shardmesh_dtype_name(entry.dtype), (int)entry.rank,
+    printf("%s: %s, dimensions: %d, chunks: %zu\n", entry.key.bytes, shardmesh_dtype_name(entry.dtype), (int)entry.rank,
            entry.chunk_count);
     if (matrix == summary.tensor_count && entry.rank == 2 && entry.dtype == SHARDMESH_DTYPE_FLOAT32) matrix = i;
   }

@@ -14,7 +14,7 @@ namespace {
 
 void show(const sm::checkpoint& checkpoint) {
   for (const sm::tensor_entry& tensor : checkpoint.tensors())
-    std::printf("%s: %s, %zu chunks\n", tensor.key.c_str(), shardmesh_dtype_name(tensor.dtype), tensor.chunk_count);
+    std::printf("%s: %s, chunks: %zu\n", tensor.key.c_str(), shardmesh_dtype_name(tensor.dtype), tensor.chunk_count);
 }
 
 // Two ranks wrote one half each; four ranks get one quarter each.
@@ -51,7 +51,7 @@ void load_in_background(const std::string& path) {
   where.sizes.assign(chunk.sizes, chunk.sizes + chunk.rank);
   where.allow_unaligned = true;  // chunks of DCP begin anywhere
   const sm::mapped_tensor mapped = sm::map_tensor(from, entry.key, where);
-  std::printf("%zu values, %lld bytes mapped\n", values.size(), static_cast<long long>(mapped.size_bytes()));
+  std::printf("values: %zu, bytes mapped: %lld\n", values.size(), static_cast<long long>(mapped.size_bytes()));
 }
 
 void plan_a_move() {

@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
   /* ... other work ... */
   check(shardmesh_loading_wait(loading, &bytes, &error), &error);
   shardmesh_loading_free(loading);
-  printf("%zu tensors, %lld bytes\n", count, (long long)bytes);
+  printf("tensors: %zu, bytes: %lld\n", count, (long long)bytes);
 
   /* Map one chunk of the first tensor in place; it may begin anywhere in the file. The mapping outlives the
    * checkpoint. */
@@ -73,7 +73,7 @@ int main(int argc, char** argv) {
   shardmesh_mapped_view view = {.struct_size = sizeof view};
   check(shardmesh_mapped_describe(mapped, &view, &error), &error);
   check(shardmesh_mapped_check(mapped, &error), &error);
-  printf("mapped: %s, %lld bytes\n", shardmesh_dtype_name(view.dtype), (long long)view.byte_size);
+  printf("mapped: %s, bytes: %lld\n", shardmesh_dtype_name(view.dtype), (long long)view.byte_size);
   shardmesh_mapped_free(mapped);
   for (size_t i = 0; i < 2; ++i) free(requests[i].to.data);
   return 0;

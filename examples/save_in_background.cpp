@@ -55,7 +55,7 @@ int main() {
     SHARDMESH_TRY(saving->wait());
     if (comm.rank() == 0) {
       const staging_use use = pool.use();
-      std::printf("3 saves, memory taken %d time(s), %d bytes kept\n", int(use.taken), int(use.kept_bytes));
+      std::printf("saves: 3, memory taken: %d, bytes kept: %d\n", int(use.taken), int(use.kept_bytes));
     }
     for (float& weight : weights.values) weight = 0;
     SHARDMESH_TRY(load("background.checkpoint", weights, comm));

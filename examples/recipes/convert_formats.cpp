@@ -26,7 +26,7 @@ sm::result<void> convert_formats(const char* source) {
     SHARDMESH_TRY(const sm::diff_report found, sm::diff(trained, copy));
     for (const sm::key_difference& one : found.differences) std::printf("%s: %s\n", name, one.key.c_str());
     if (!found.differences.empty()) return sm::fail(sm::errc::checksum_mismatch, "the copy differs").with_file(name);
-    std::printf("%s: %d tensors and %d objects are equal\n", name, static_cast<int>(found.tensors),
+    std::printf("%s: equal (tensors: %d, objects: %d)\n", name, static_cast<int>(found.tensors),
                 static_cast<int>(found.objects));
   }
   return {};

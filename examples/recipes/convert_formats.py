@@ -11,4 +11,4 @@ source = sys.argv[1]
 for name, format in (("copy.dcp", "dcp"), ("copy.safetensors", "safetensors"), ("copy.hf", "hf"), ("copy.pt", "pt")):
     report = shardmesh.convert(source, name, format)
     assert shardmesh.diff(source, name).equal
-    print(f"{name}: {report.tensors} tensors and {report.objects} objects are equal")
+    print(f"{name}: equal (tensors: {report.tensors}, objects: {report.objects})")

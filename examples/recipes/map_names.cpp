@@ -23,7 +23,7 @@ sm::result<void> map_names(const char* source, const char* file, const char* con
   sm::convert_options options;
   options.selection.cast.push_back(std::move(half));
   SHARDMESH_TRY(const sm::save_report report, sm::convert(*renamed, destination, options));
-  std::printf("%d tensors\n", static_cast<int>(report.tensors));
+  std::printf("tensors: %d\n", static_cast<int>(report.tensors));
   for (const std::string& note : renamed->notes()) std::printf("note: %s\n", note.c_str());
   return {};
 }

@@ -14,4 +14,4 @@ report = shardmesh.convert(source, destination, map=mapping, selection=half, ski
 # The same view, without a copy: a fused tensor is computed when it is read.
 shown = shardmesh.open(source, map=mapping)
 assert {entry.key for entry in shown.tensors} == set(shardmesh.open(destination))
-print(f"{report.tensors} tensors: {', '.join(sorted(entry.key for entry in shown.tensors))}")
+print(f"tensors: {report.tensors} ({', '.join(sorted(entry.key for entry in shown.tensors))})")

@@ -17,7 +17,7 @@ sm::result<void> rewrite(const char* source, const char* destination) {
   SHARDMESH_TRY(const sm::checkpoint rewritten, sm::open(destination));
   SHARDMESH_TRY(const sm::diff_report differences, sm::diff(written, rewritten));
   if (!differences.differences.empty()) return sm::fail(sm::errc::checksum_mismatch, "the copy differs");
-  std::printf("%d tensors in %d files\n", static_cast<int>(report.tensors), static_cast<int>(report.files));
+  std::printf("tensors: %d, files: %d\n", static_cast<int>(report.tensors), static_cast<int>(report.files));
   return {};
 }
 

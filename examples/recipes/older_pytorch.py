@@ -10,4 +10,4 @@ source, destination = sys.argv[1:]
 report = shardmesh.convert(source, destination, "dcp")  # keeps the ranks' files and chunks
 assert shardmesh.diff(source, destination).equal
 described = FileSystemReader(destination).read_metadata()  # by the PyTorch that runs this program
-print(f"{report.tensors} tensors in {report.files} files, {len(described.state_dict_metadata)} entries")
+print(f"tensors: {report.tensors}, files: {report.files}, entries: {len(described.state_dict_metadata)}")

@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
   if (row == NULL) return 1;
   const shardmesh_load_request request = {argv[2], 0, offsets, {row, sizes, NULL, SHARDMESH_DTYPE_FLOAT64, 2}};
   check(shardmesh_load(checkpoint, &request, 1, NULL, NULL, &error), &error); /* reads this row only */
-  printf("%s[1]: %d numbers, from %g\n", argv[2], (int)sizes[1], row[0]);
+  printf("%s[1]: the first of %d is %g\n", argv[2], (int)sizes[1], row[0]);
   free(row);
   shardmesh_checkpoint_close(checkpoint);
   return 0;

@@ -13,7 +13,7 @@ namespace sm = shardmesh;
 sm::result<void> read_tensor(const char* path, const char* key) {
   SHARDMESH_TRY(const sm::checkpoint trained, sm::open(path));    // reads the description, no tensor
   SHARDMESH_TRY(const sm::host_tensor whole, trained.load(key));  // in the stored dtype
-  std::printf("%s: %s, %zu bytes\n", key, to_string(whole.sizes()).c_str(), whole.bytes().size());
+  std::printf("%s: %s, bytes: %zu\n", key, to_string(whole.sizes()).c_str(), whole.bytes().size());
 
   // A box of it: only these bytes are read.
   const std::int64_t columns = whole.sizes()[1];

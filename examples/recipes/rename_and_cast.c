@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
 
   shardmesh_save_counts counts = {.struct_size = sizeof counts};
   check(shardmesh_save_report_describe(report, &counts, &error), &error);
-  printf("%d tensors\n", (int)counts.tensors);
+  printf("tensors: %d\n", (int)counts.tensors);
   shardmesh_save_report_free(report);
   shardmesh_checkpoint_close(checkpoint);
   return 0;

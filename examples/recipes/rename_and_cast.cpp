@@ -20,7 +20,7 @@ sm::result<void> rename_and_cast(const char* source, const char* destination) {
   options.selection.rename.push_back(std::move(shorter));
   options.selection.cast.push_back(std::move(half));
   SHARDMESH_TRY(const sm::save_report report, sm::convert(trained, destination, options));
-  std::printf("%d tensors\n", static_cast<int>(report.tensors));
+  std::printf("tensors: %d\n", static_cast<int>(report.tensors));
   for (const std::string& note : report.notes) std::printf("note: %s\n", note.c_str());
   return {};
 }

@@ -15,4 +15,4 @@ written = {key: entry for key, entry in shardmesh.open(destination).items()
            if isinstance(entry, shardmesh.TensorEntry)}
 assert len(written) == report.tensors
 assert all(entry.dtype == "bfloat16" and not key.startswith("model.") for key, entry in written.items())
-print(f"{report.tensors} tensors")
+print(f"tensors: {report.tensors}")

@@ -26,15 +26,15 @@ MATRIX = "model.mlp.up.weight"
 ALONE = [
     ("read_tensor", ["checkpoint", MATRIX], TRAINED, 0, rf"{MATRIX}: float32\[16, 10\], row 1 from "),
     ("rank_part", ["checkpoint", "2"], TRAINED, 0, rf"{MATRIX}: \[\[4, 10\]\]\n"),
-    ("rename_and_cast", ["checkpoint", "model.safetensors"], TRAINED, 0, r"^7 tensors\n$"),
+    ("rename_and_cast", ["checkpoint", "model.safetensors"], TRAINED, 0, r"^tensors: 7\n$"),
     ("fuse_qkv", ["checkpoint", "fused", "qkv", "model.norm.weight", "model.norm.bias", "model.mlp.up.bias"], TRAINED, 0,
      r"^qkv: float32\[\d+\] of 3 tensors\n$"),
     ("map_names", ["checkpoint", str(common.DATA.parent / "c_api" / "names.toml"), "named.safetensors"],
-     "single_rank/checkpoint", 0, r"^2 tensors: bias, kernel\n$"),
+     "single_rank/checkpoint", 0, r"^tensors: 2 \(bias, kernel\)\n$"),
     ("untrusted", ["checkpoint"], TRAINED, 0, r"nothing found\n$"),
     ("untrusted", ["checkpoint"], "corrupt/blob_evil_pickle/checkpoint", 1, r"problem: .*\ndo not load this with Python\n$"),
-    ("older_pytorch", ["checkpoint", "older"], NEW, 0, r"^\d+ tensors in 4 files, \d+ entries\n$"),
-    ("convert_formats", ["checkpoint"], TRAINED, 0, r"(copy\.\w+: 28 tensors and \d+ objects are equal\n){4}$"),
+    ("older_pytorch", ["checkpoint", "older"], NEW, 0, r"^tensors: \d+, files: 4, entries: \d+\n$"),
+    ("convert_formats", ["checkpoint"], TRAINED, 0, r"(copy\.\w+: equal \(tensors: 28, objects: \d+\)\n){4}$"),
 ]
 # (program, arguments of each run, what all runs print)
 ON_RANKS = [

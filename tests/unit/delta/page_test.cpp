@@ -32,7 +32,7 @@ sm::result<void> send(const std::filesystem::path& before, const std::filesystem
   SHARDMESH_TRY(const auto base, sm::open_checkpoint(before));
   SHARDMESH_TRY(const auto next, sm::open_checkpoint(after));
   SHARDMESH_TRY(const sm::delta_report report, sm::save_delta(*base, *next, after.string() + ".delta", {.level = -7}));
-  fmt::print("{} of {} bytes for {} changed tensors\n", report.delta_bytes, report.bytes, report.changed);
+  fmt::print("bytes: {} of {}, changed tensors: {}\n", report.delta_bytes, report.bytes, report.changed);
   return {};
 }
 
