@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The group of threads, and the communicator of each. What they share is in `thread_state`.
+// The group of threads, and the communicator of each. `thread_state` is their shared state.
 module;
 #include <fmt/core.h>
 #include <shardmesh/assert.hpp>

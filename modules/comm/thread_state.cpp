@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the threads of a group share: calls, all_gather, and poisoning. Messages are in `thread_exchange`.
+// The shared state of the threads of a group: calls, all_gather, and poisoning. Messages are in `thread_exchange`.
 module;
 #include <fmt/core.h>
 #include <plural.hpp>

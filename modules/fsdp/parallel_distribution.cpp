@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The distributions of parameters that tensor parallelism and FSDP cut. What each rank holds is in
+// The distributions of parameters that tensor parallelism and FSDP cut. The shards of one rank are in
 // `parallel_parameters`.
 module;
 #include <cstddef>

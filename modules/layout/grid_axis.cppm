@@ -10,8 +10,9 @@ import :split_rule;
 
 namespace shardmesh {
 
-// Returns the ranges of coordinates [first, last] of `cut` that hold any of the global indices [begin, end) of `held`.
-// Visits only pieces that share an index with them, each of which yields a box, or all segments.
+// `cut` divides the indices of `held` among the coordinates of one mesh dimension. Returns the coordinates that get an
+// index of [begin, end), as sorted ranges [first, last]. Indices are global.
+// Cost: O(pieces with such an index + runs), or O(segments * log runs) for a cut of segments.
 std::vector<std::pair<std::int64_t, std::int64_t>> coordinates_that_hold(const std::vector<index_run>& held,
                                                                          const dimension_cut& cut, std::int64_t begin,
                                                                          std::int64_t end);

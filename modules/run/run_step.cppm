@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_step: the steps of a run's folder, as facts. Whether a step is good is in `step_check`; which steps are kept is
-// in `keep_rules`.
+// run_step: the steps of a run's folder, as facts. `step_check` decides which steps are good, and `keep_rules` which
+// are kept.
 export module shardmesh.run:run_step;
 
 import shardmesh.std;

@@ -24,7 +24,7 @@ struct step_to_save {
   const std::set<std::int64_t>& damaged;  // steps that a resume found damaged
 };
 
-// What the record of a run said about a step before a save.
+// The entry of a step in the record of a run, and its folder, before a save.
 struct earlier_record {
   std::optional<run_record::entry> entry;                         // nothing: the step had none
   std::optional<std::pair<std::uint64_t, std::uint64_t>> folder;  // the device and inode of the step; nothing: no step

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists the files in a tar archive, with ranged reads. Nothing is extracted: a member is a section of the source. What
-// the members mean is up to the formats.
+// Lists the files in a tar archive, with ranged reads. Nothing is extracted: a member is a section of the source. The
+// rooms of the formats interpret the members.
 export module shardmesh.storage:tar;
 
 import shardmesh.std;

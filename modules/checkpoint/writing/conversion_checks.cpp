@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What prevents the output of a conversion: paths that conflict, objects without a pickle, and entries that the format
-// lacks. The choice of the entries is in `conversion.cpp`.
+// The obstacles to a conversion: paths that conflict, objects without a pickle, and entries that the format lacks. The
+// choice of the entries is in `conversion.cpp`.
 module;
 #include <fmt/core.h>
 #include <plural.hpp>

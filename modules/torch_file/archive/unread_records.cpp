@@ -20,7 +20,7 @@ import :item_records;
 namespace shardmesh::torch_file {
 namespace {
 
-// What torch.save writes since PyTorch 1.6, besides storages and the folder ".data".
+// The records that torch.save writes since PyTorch 1.6, besides storages and the folder ".data".
 constexpr std::array<std::string_view, 5> written_names{"data.pkl", "version", "byteorder", ".format_version",
                                                         ".storage_alignment"};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the JSON of an object says about it, and floating-point numbers as text. The printing is in `object_json.cpp`.
+// The facts that the JSON of an object states, and floating-point numbers as text. `object_json.cpp` prints the JSON.
 module;
 #include <fmt/core.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the walk through one object, which finds its tensors and the plain data beside them. What becomes of
-// them is in `object_parts`.
+// Not exported: the walk through one object, which finds its tensors and the plain data beside them. `object_parts`
+// makes entries of them.
 module shardmesh.torch_file:object_walk;
 
 import shardmesh.std;

@@ -121,7 +121,7 @@ const zip_record* old_weights(const zip_directory& directory) {
   return found;
 }
 
-// What a program's archive holds besides its weights.
+// The records of a program's archive other than its weights.
 struct unread_parts {
   std::vector<std::string> constants;
   std::int64_t tensors = 0;  // among the constants

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what the ranks that make an executor compare: its transfers, names, and options.
+// Not exported: the records that ranks compare when they make an executor together: transfers, names, and options.
 module shardmesh.transfer:executor_records;
 
 import shardmesh.std;
