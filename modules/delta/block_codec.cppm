@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: turns the elements of a block into the stored bytes of a delta, and back. It neither reads files nor
-// compares digests of what it decodes.
+// compares digests of the elements that it decodes.
 module shardmesh.delta:block_codec;
 
 import shardmesh.std;

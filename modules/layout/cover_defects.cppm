@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the search for overlaps and gaps among boxes, and the list of what it finds.
+// Not exported: the search for overlaps and gaps among boxes, and the list of the defects found.
 module shardmesh.layout:cover_defects;
 
 import shardmesh.std;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: step_copy, which copies the bytes of a step, and of what it needs of other steps. The checks of the
-// copy are in flatten.
+// Not exported: step_copy, which copies the bytes of a step, and the bytes of other steps that it needs. The checks
+// of the copy are in flatten.
 module shardmesh.run:step_copy;
 
 import shardmesh.std;

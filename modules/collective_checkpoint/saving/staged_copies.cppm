@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: staged_copies, the memory with the copies of what a rank writes in the background. The pool that keeps
+// Not exported: staged_copies, the memory with copies of the tensors that a rank writes in the background. The pool that keeps
 // memory from one save to the next is in staging_pool.
 module shardmesh.collective_checkpoint:staged_copies;
 

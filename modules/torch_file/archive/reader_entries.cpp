@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The entries of a .pt file, and the limits on what they declare.
+// The entries of a .pt file, and the limits on the sizes that they declare.
 module;
 #include <fmt/core.h>
 #include <plural.hpp>
