@@ -86,12 +86,13 @@ class ArgumentTest(common.WorkTest):
                                              ("pt", {"item": "a"}, "item and payload apply only to torch-checkpointing"),
                                              ("npz", {"payload": "safetensors"},
                                               "item and payload apply only to torch-checkpointing")):
-                with self.subTest(expected), self.assertRaises(shardmesh.Error) as caught:
-                    call(self.work / "out", format, **option)
-                error = caught.exception
-                self.assertEqual((error.code, error.message, error.path, error.found, error.hint),
-                                 ("invalid_argument", expected, str(self.work / "out"), format, "leave it out"))
-                self.assertEqual(self.left_in_work(), [])
+                with self.subTest(expected):
+                    with self.assertRaises(shardmesh.Error) as caught:
+                        call(self.work / "out", format, **option)
+                    error = caught.exception
+                    self.assertEqual((error.code, error.message, error.path, error.found, error.hint),
+                                     ("invalid_argument", expected, str(self.work / "out"), format, "leave it out"))
+                    self.assertEqual(self.left_in_work(), [])
 
     def test_arguments_of_pytorchs_functions(self):
         to, state = self.work / "out", {"w": torch.zeros(2)}
