@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: staged_copies, the memory with copies of the tensors that a rank writes in the background. The pool that
-// keeps memory from one save to the next is in staging_pool.
+// Not exported: staged_copies, the memory with copies of the tensors that a rank writes in the background. The pool
+// that keeps memory from one save to the next is in staging_pool.
 module shardmesh.collective_checkpoint:staged_copies;
 
 import shardmesh.std;
