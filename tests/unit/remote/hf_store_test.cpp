@@ -319,7 +319,7 @@ TEST_CASE("URLs that name no place in a model are refused") {
   REQUIRE(!found);
   CHECK(found.error().code == errc::invalid_argument);
   CHECK(to_string(found.error()) ==
-        "hf://org/model: is no place in a repository: expected hf://owner/name@revision/path, found a name with a "
+        "hf://org/model: is not a place in a repository: expected hf://owner/name@revision/path, found a name with a "
         "\":\"");
   CHECK(all.server.seen().empty());
 }
