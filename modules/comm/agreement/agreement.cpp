@@ -149,7 +149,7 @@ result<agreement_notes> detail::agree_by_gather(communicator_ref comm, const dig
   }
   if (!same_calls) return different_calls(named_calls(said, false));
   if (problems) return gather_problems(comm, options.problem, call);
-  if (!same_ways) return different_calls(named_calls(said, true));
+  if (equal && !same_ways) return different_calls(named_calls(said, true));
   if (equal && options.combine) return combined(std::move(notes), options.combine);
   if (equal) return notes;
   SHARDMESH_TRY(agreement_notes described, comm.all_gather(encode_records(records()), call));

@@ -118,12 +118,12 @@ std::optional<tree_verdict> decode_verdict(std::span<const std::byte> bytes, std
   return in.ok() && is_padding(in.rest()) ? std::optional(told) : std::nullopt;
 }
 
-// The rule of `agree`: the names of the calls come first, then problems, and then the records.
+// The rule of `agree`: the names of the calls come first, then problems, the records, and the use of notes.
 tree_verdict decide(const tree_ballot& all, bool has_root_note) {
   if (!all.same_calls) return {verdict_kind::different_calls, no_rank};
   if (all.in_trouble != no_rank) return {verdict_kind::problem, all.in_trouble};
-  if (!all.same_ways) return {verdict_kind::different_ways, no_rank};
   if (!all.same_records) return {verdict_kind::different_records, no_rank};
+  if (!all.same_ways) return {verdict_kind::different_ways, no_rank};
   if (all.has_notes) return {verdict_kind::all_notes, no_rank};
   return {has_root_note ? verdict_kind::root_note : verdict_kind::agreed, no_rank};
 }
