@@ -303,7 +303,7 @@ def outside(rank, world, work):
             try:
                 save({"w": torch.ones(1)}, checkpoint_id=f"{work}/saved", process_group=group)
             except shardmesh.Error as problem:
-                said.append((problem.code, "no rank of the process group" in str(problem)))
+                said.append((problem.code, "not a rank of the process group" in str(problem)))
     return said
 
 

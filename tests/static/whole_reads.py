@@ -36,6 +36,7 @@ PLACES = [
     ("modules/remote/settings/aws_profile.cpp", "{1} << 20", MIB, "an AWS configuration"),
     ("modules/remote/settings/hugging_face.cpp", "{64} << 10", 64 * KIB, "another token"),
     ("modules/remote/values/secret_file.cpp", None, None, "an AWS configuration"),
+    ("modules/run/prune.cpp", "most_tracker_bytes = 4096", 4 * KIB, "Megatron's tracker"),
     ("modules/run/run_record.cpp", "{64} << 20", 64 * MIB, "the record of a [training run]"),
     ("modules/safetensors/header.cpp", "max_header_bytes", 100_000_000, "a safetensors header"),
     ("modules/safetensors/hf_index.cpp", "1'000'000'000", 1_000_000_000, "a Hugging Face index"),
