@@ -18,7 +18,7 @@ struct prune_options {
   keep_rules keep{};
   /// Names of step folders that are kept in addition, such as those to which a save in progress refers.
   std::vector<std::string> in_use{};
-  /// Numbers of steps that fail the check, whatever it says, in addition to those with `run_step::is_damaged`.
+  /// Numbers of steps that count as damaged although they pass the check. Steps with `run_step::is_damaged` do so, too.
   std::set<std::int64_t> damaged{};
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests a call that goes on while its server answers nothing: it soon stops asking. An answer, or the next call, begins
-// anew.
+// Tests a call that goes on while its server answers nothing. It soon stops asking. After an answer, and in the next
+// call, requests have all of their attempts again.
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <http_server.hpp>

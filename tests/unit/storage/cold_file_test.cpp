@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests reads of a file that is not in the page cache. Reads of all lengths, in sequence and at random, by several
-// threads, give the file's bytes, whichever of them had to be requested from the disk.
+// Tests reads of a file that is not in the page cache. Several threads read parts of all lengths, in sequence and at
+// random, and get the file's bytes.
 #include <fcntl.h>
 #include <unistd.h>
 
