@@ -46,10 +46,12 @@ WORLD = 2
 SECONDS = 120  # of a program
 
 
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+def reserved_port():
+    """A socket. While it is open, no other program gets its port by chance; rank 0 may listen on it."""
+    one = socket.socket()
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    one.bind(("127.0.0.1", 0))
+    return one
 
 
 def status_of(path):
@@ -120,11 +122,13 @@ class Recipes(common.WorkTest):
             with self.subTest(program=program):
                 said = ""
                 for arguments in runs:
-                    group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(WORLD),
-                             "LOCAL_WORLD_SIZE": str(WORLD), "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-                    running = [self.start(program, arguments, RANK=str(rank), LOCAL_RANK=str(rank), **group)
-                               for rank in range(WORLD)]
-                    said += "".join([self.end(one) for one in running])
+                    with reserved_port() as port:
+                        group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port.getsockname()[1]),
+                                 "WORLD_SIZE": str(WORLD), "LOCAL_WORLD_SIZE": str(WORLD), "GLOO_SOCKET_IFNAME": "lo",
+                                 "OMP_NUM_THREADS": "1"}
+                        running = [self.start(program, arguments, RANK=str(rank), LOCAL_RANK=str(rank), **group)
+                                   for rank in range(WORLD)]
+                        said += "".join([self.end(one) for one in running])
                 self.assertRegex(said, prints)
 
     def test_every_program_runs(self):

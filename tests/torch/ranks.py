@@ -153,9 +153,11 @@ def fork_ranks(path, ranks, case):
 
 
 def main(path, ranks, case):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    # The socket stays open, so that no other program gets the port before rank 0 listens on it, seconds later.
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("127.0.0.1", 0))
+    port = reserved.getsockname()[1]
     seed = os.environ.get("SHARDMESH_SEED") or str(int.from_bytes(os.urandom(4), "little"))
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), WORLD_SIZE=str(ranks), SHARDMESH_SEED=seed,
                       OMP_NUM_THREADS="1")

@@ -19,6 +19,7 @@ module;
 module shardmesh.remote;
 
 import :s3_answers;
+import :s3_unfinished;
 import :s3_upload;
 
 namespace shardmesh::remote {
@@ -71,9 +72,8 @@ result<std::string> s3_upload::put(const byte_source& content) {
   if (done) return done;
   error why = std::move(done).error();
   const detail::cleanup_scope limits;
-  if (!upload_id_.empty() && !abort_parts(upload_id_) && why.hint.empty())
-    why.hint =
-        fmt::format("abort the unfinished upload {} of this object: the server keeps its parts", escaped(upload_id_));
+  if (const std::string rest = is_small ? "" : end_parts(); !rest.empty())
+    why.hint += (why.hint.empty() ? "" : "; ") + rest;
   const bool is_removed = condition_.if_absent && why.code != errc::destination_exists && remove_ours();
   // The server may have the whole request, and still work on it.
   if (!is_removed && is_completing_ && detail::is_limit_error(why)) why.sys = EINPROGRESS;
@@ -141,8 +141,10 @@ result<std::string> s3_upload::put_parts(const byte_source& content) {
 result<std::string> s3_upload::begin_parts() {
   const s3_request request{
       .method = "POST", .of = name_, .query = {{"uploads", ""}}, .headers = {{std::string(token_header), token_}}};
+  may_have_begun_ = true;
   SHARDMESH_TRY(const http_response answer, to_.send(request, most_answer_bytes));
-  if (answer.status != 200) return to_.refusal(request, answer);
+  may_have_begun_ = answer.status == 200;
+  if (!may_have_begun_) return to_.refusal(request, answer);
   auto id = s3_text(answer.body, "InitiateMultipartUploadResult", "UploadId");
   if (!id) return std::move(id).error().with_file(to_.url_of(name_));
   return id;
@@ -208,10 +210,23 @@ result<std::string> s3_upload::finish_parts(const std::string& id, std::span<con
   }
 }
 
-bool s3_upload::abort_parts(const std::string& id) const {
-  const s3_request request{.method = "DELETE", .of = name_, .query = {{"uploadId", id}}};
-  const auto answer = to_.send(request, most_answer_bytes);
-  return answer && (answer->status == 204 || answer->status == 200 || answer->status == 404);
+std::string s3_upload::end_parts() const {
+  if (upload_id_.empty() && !may_have_begun_) return {};
+  bool is_ended = false;
+  if (!upload_id_.empty()) {
+    const s3_request request{.method = "DELETE", .of = name_, .query = {{"uploadId", upload_id_}}};
+    const auto answer = to_.send(request, most_answer_bytes);
+    is_ended = answer && (answer->status == 204 || answer->status == 200);
+    if (!is_ended && !(answer && answer->status == 404))
+      return fmt::format("abort the unfinished upload {} of this object: the server keeps its parts",
+                         escaped(upload_id_));
+  }
+  const auto found = find_unfinished(to_, name_);
+  if (!found && is_ended) return {};
+  const std::string url = to_.url_of(name_);
+  if (found && std::none_of(found->begin(), found->end(), [&](const auto& one) { return one.url == url; })) return {};
+  return fmt::format("the server {} an unfinished upload of this object, which `shardmesh clean` ends after a day",
+                     found ? "has" : "may have");
 }
 
 result<std::string> s3_upload::outcome(const s3_request& request, const http_response& answer) {

@@ -28,8 +28,9 @@ class s3_upload {
   result<http_response> complete(const s3_request& request);
   // Removes a new object if this very upload wrote it, after an error. Returns whether it did.
   bool remove_ours() const;
-  // Removes the parts that the server holds. Returns false if that fails.
-  bool abort_parts(const std::string& id) const;
+  // Ends the upload in parts after an error. Returns a hint that names what the server keeps: that upload, or one that
+  // the server began although its answer was lost or damaged; or an empty text.
+  std::string end_parts() const;
   // Decides about an answer to the request that makes the object appear.
   result<std::string> outcome(const s3_request& request, const http_response& answer);
   // Returns the ETag of the object if this very upload wrote it, although an answer was lost.
@@ -48,6 +49,7 @@ class s3_upload {
   put_condition condition_;
   std::string token_;                        // stored with the object, to recognise it
   std::string upload_id_;                    // of an upload in parts
+  bool may_have_begun_ = false;              // the server may have an upload in parts
   bool is_bare_, has_changed_form_ = false;  // the form of the version in If-Match: without quotation marks
   bool is_completing_ = false;               // the last request was sent, and has no answer
 };
