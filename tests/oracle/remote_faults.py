@@ -2,8 +2,9 @@
 """Commands on URLs whose server fails. Faults of each kind (fault_proxy.py) meet each request of each command, and
 random schedules disturb many requests. The result is right, or there is a clear error; no wrong byte is accepted, no
 command hangs, and a bucket holds the old checkpoint, the new one, or none. The ordinary run tries a sixth of the kinds
-of faults at a request, and one that lasts at a third of the requests of an upload, drawn for each. SHARDMESH_PROPERTY_RUNS=long tries each fault at each request, uploads
-that stall, uploads in parts, servers that stay broken, and thousands of schedules.
+of faults at a request, and one that lasts at a third of the requests of an upload, drawn for each.
+SHARDMESH_PROPERTY_RUNS=long tries each fault at each request, uploads that stall, uploads in parts, servers that stay
+broken, and thousands of schedules.
 SHARDMESH_SEED repeats the choices of a run."""
 import collections
 import concurrent.futures
@@ -55,7 +56,8 @@ class Faults:
             disturbed = [one for one in proxy.seen if one.fault]
         self.tried[case.split()[0]] += 1
         problem = self.problem_of(command, answer, disturbed, must_succeed)
-        if not self.oracle.check(not problem, f"{command.name}: {case}", f"{problem}: status {answer.status}, {answer.said!r}"):
+        said = f"{problem}: status {answer.status}, {answer.said!r}"
+        if not self.oracle.check(not problem, f"{command.name}: {case}", said):
             print("\n".join(f"    {one.number} {one.line[:100]} {one.fault}" for one in proxy.seen[:40]), flush=True)
         return time.monotonic() - begin
 
@@ -166,8 +168,10 @@ def run_trials(faults, commands, seed):
     dice, quick, slow = random.Random(seed), [], []
     for command in commands:
         exchanges = faults.exchanges[command.name]
-        for case, schedule, must_succeed, is_slow in itertools.chain(
-                single_faults(command, exchanges, faults.oracle.args.fault, dice), () if faults.oracle.args.fault or ("Python" in command.name and not LONG) else bursts(command, exchanges, dice)):
+        singles = single_faults(command, exchanges, faults.oracle.args.fault, dice)
+        has_bursts = not faults.oracle.args.fault and (LONG or "Python" not in command.name)
+        lasting = bursts(command, exchanges, dice) if has_bursts else ()
+        for case, schedule, must_succeed, is_slow in itertools.chain(singles, lasting):
             (slow if is_slow else quick).append((command, case, schedule, must_succeed, SLOW_LIMIT if is_slow else LIMIT))
     for number in range(0 if faults.oracle.args.fault else RANDOM):
         case, schedule, must_succeed = random_schedule(random.Random(f"{seed}/{number}"))
