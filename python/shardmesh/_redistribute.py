@@ -4,6 +4,7 @@ dicts are in _mapped_moves."""
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -131,6 +132,16 @@ class _Redistribute(torch.autograd.Function):
         return _to_dtensor(gradient, ctx.device_mesh, ctx.placements, ctx.options), None, None, None
 
 
+def _as_dict_of_its_type(like: dict, items: dict) -> dict:
+    """Constructors differ: that of a defaultdict takes its factory, which a copy has."""
+    if type(like) is dict:
+        return items
+    made = copy.copy(like)
+    made.clear()
+    made.update(items)
+    return made
+
+
 def full_state_dict(state_dict: Mapping[str, Any], *, rank: Optional[int] = None,
                     process_group: Optional[dist.ProcessGroup] = None,
                     timeout: Optional[float] = None) -> Iterator[tuple[str, Any]]:
@@ -159,7 +170,7 @@ def full_state_dict(state_dict: Mapping[str, Any], *, rank: Optional[int] = None
     def whole_of(value: Any, key: str) -> Any:
         if isinstance(value, Mapping):
             made = {name: whole_of(one, f"{key}.{name}") for name, one in value.items()}
-            return type(value)(made) if isinstance(value, dict) else made
+            return _as_dict_of_its_type(value, made) if isinstance(value, dict) else made
         if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
             inside = [whole_of(one, f"{key}.{number}") for number, one in enumerate(value)]
             if isinstance(value, list):

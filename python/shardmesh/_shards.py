@@ -108,17 +108,21 @@ def flatten_sharded_tensors(state_dict: Mapping[str, Any]) -> dict[str, Any]:
 def _flat(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _flat(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-        return type(value)(_flat(inner) for inner in value)
+    if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
+        inside = [_flat(inner) for inner in value]
+        if isinstance(value, list):
+            return inside
+        return type(value)(*inside) if hasattr(value, "_fields") else tuple(inside)
     if not isinstance(value, ShardedTensor) or not any(isinstance(one.tensor, ShardedTensor)
                                                        for one in value.local_shards()):
         return value
     rank = dist.get_rank()
     described, local = [], []
-    by_box = {_box(one.metadata): one.tensor for one in value.local_shards()}
+    # Each is found once: empty shards of several ranks have one box. PyTorch's placements do not tell them apart.
+    held = {_box(one.metadata): one.tensor for one in value.local_shards()}
     for outer in value.metadata().shards_metadata:
         box = _box(outer)
-        tensor = _flat(by_box.get(box))
+        tensor = _flat(held.pop(box, None))
         if not isinstance(tensor, ShardedTensor):
             described.append((outer.placement.rank(), box, tensor))
             continue
@@ -126,7 +130,7 @@ def _flat(value: Any) -> Any:
         for inner in tensor.metadata().shards_metadata:
             inside = _box(inner)
             moved = Box(tuple(map(sum, zip(box.offsets, inside.offsets))), inside.sizes)
-            described.append((inner.placement.rank(), moved, mine.get(inside)))
+            described.append((inner.placement.rank(), moved, mine.pop(inside, None)))
     other = 0 if rank else min(1, dist.get_world_size() - 1)
     metadata = []
     for holder, box, tensor in described:

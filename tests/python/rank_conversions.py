@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversions on real ranks, beside PyTorch's own answers: DTensors and ShardedTensors to shardmesh's boxes and
 back, nested ShardedTensors, whole state dicts, FSDP1 over tensor parallelism with our extensions, and errors."""
+import collections
 import json
 import os
 import signal
@@ -29,6 +30,16 @@ from common import GOLDEN, raw  # noqa: E402
 from rank_group import run_ranks  # noqa: E402
 from rank_layouts import pattern, wrapped  # noqa: E402
 from rank_redistribute import distributed, mesh_over, part  # noqa: E402
+
+
+Pair = collections.namedtuple("Pair", "first second")
+
+
+class Names(list):
+    """A list whose constructor takes something else."""
+
+    def __init__(self, *, of):
+        super().__init__(of)
 
 
 def error_of(call):
@@ -81,7 +92,8 @@ def nested(rank, world):
     mine = outer.local_shards()[0]
     mine.tensor.copy_(full[4 * (rank % 2):4 * (rank % 2) + 4])
     tensor = torch_fsdp._chunk_tensor(outer, dist.get_rank(data_parallel), world // 2, 1, data_parallel)
-    state = {"weight": tensor, "inside": {"again": [tensor, 7]}, "plain": torch.ones(2)}
+    state = {"weight": tensor, "inside": {"again": [tensor, 7]}, "plain": torch.ones(2), "pair": Pair(tensor, 1),
+             "names": Names(of=[tensor]), "size": torch.Size((2, 3))}
 
     def described(found):
         return ([(tuple(s.metadata.shard_offsets), tuple(s.metadata.shard_sizes), raw(s.tensor))
@@ -89,11 +101,13 @@ def nested(rank, world):
                 sorted((tuple(s.shard_offsets), tuple(s.shard_sizes)) for s in found.metadata().shards_metadata),
                 tuple(found.size()))
 
-    ours, theirs = shardmesh.flatten_sharded_tensors(state), _flatten_sharded_tensors(state)
+    ours, theirs = shardmesh.flatten_sharded_tensors(state), _flatten_sharded_tensors(
+        {key: state[key] for key in ("weight", "inside")})
     inner = tensor.local_shards()[0].tensor.local_shards()[0].tensor
     return (described(ours["weight"]) == described(theirs["weight"]),
             described(ours["inside"]["again"][0]) == described(theirs["inside"]["again"][0]),
-            ours["inside"]["again"][1], ours["plain"] is state["plain"],
+            described(ours["weight"]) == described(ours["pair"].first) == described(ours["names"][0]),
+            ours["inside"]["again"][1], ours["plain"] is state["plain"], type(ours["size"]) is torch.Size,
             ours["weight"].local_shards()[0].tensor.data_ptr() == inner.data_ptr())
 
 
@@ -105,16 +119,23 @@ def whole_states(rank, world):
              "s": shardmesh.Shards.of(distributed(tensors["a"], mesh, [Shard(1)])).sharded_tensor()}
     tensors["s"] = tensors["a"]
     state["nested"] = {"d": state["a"], "l": [state["b"], 7, (state["c"], "x")]}
+    state["lists"] = collections.defaultdict(list, one=[state["a"]])
+    state["pair"] = Pair(state["b"], collections.OrderedDict(c=state["c"]))
     wrong = []
     for wanted in (None, 0, world - 1):
         found = dict(shardmesh.full_state_dict(state, rank=wanted))
         if list(found) != list(state) or found["epoch"] != 3:
             wrong.append((wanted, list(found)))
-        nested = found["nested"]
-        found.update(in_d=nested["d"], in_l=nested["l"][0], in_t=nested["l"][2][0])
+        nested, lists, pair = found["nested"], found["lists"], found["pair"]
+        types = [type(one) for one in (lists, pair, pair.second)]
+        if types != [collections.defaultdict, Pair, collections.OrderedDict] or lists["absent"] != []:
+            wrong.append((wanted, lists, pair))
+        found.update(in_d=nested["d"], in_l=nested["l"][0], in_t=nested["l"][2][0], in_o=lists["one"][0],
+                     in_p=pair.first, in_q=pair.second["c"])
         if nested["l"][1:2] != [7] or nested["l"][2][1:] != ("x",):
             wrong.append((wanted, nested))
-        for key, expected in (*tensors.items(), ("in_d", tensors["a"]), ("in_l", tensors["b"]), ("in_t", tensors["c"])):
+        inside = {"in_d": "a", "in_l": "b", "in_t": "c", "in_o": "a", "in_p": "b", "in_q": "c"}
+        for key, expected in (*tensors.items(), *((key, tensors[name]) for key, name in inside.items())):
             if wanted in (None, rank):
                 if raw(found[key]) != raw(expected) or found[key].shape != expected.shape:
                     wrong.append((wanted, key))
@@ -248,7 +269,7 @@ class ConversionTest(unittest.TestCase):
 
     def test_nested_sharded_tensors(self):
         for answer in run_ranks(4, nested):
-            self.assertEqual(answer, (True, True, 7, True, True))
+            self.assertEqual(answer, (True, True, True, 7, True, True, True))
 
     def test_whole_state_dicts(self):
         for wrong in run_ranks(3, whole_states):
