@@ -97,17 +97,18 @@ class Builder:
 
 
 def runs(program, number, build):
-    """(whether it passes, seconds). A hang or a crash is a failure."""
+    """(whether it passes, seconds, the end of its output). A hang or a crash is a failure."""
     begin = time.monotonic()
     environment = {**os.environ, "SHARDMESH_FAULT": str(number)}
     environment.pop("SHARDMESH_PROPERTY_RUNS", None)  # the short runs must notice faults
     try:
         done = subprocess.run([program, "--abort"], cwd=build / "tests", env=environment, stdin=subprocess.DEVNULL,
-                              capture_output=True, timeout=TIME_LIMIT_S)
-        good = done.returncode == 0
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                              timeout=TIME_LIMIT_S)
+        good, said = done.returncode == 0, done.stdout[-3000:]
     except subprocess.TimeoutExpired:
-        good = False
-    return good, time.monotonic() - begin
+        good, said = False, f"it does not end in {TIME_LIMIT_S} s"
+    return good, time.monotonic() - begin, said
 
 
 def judge(programs, number, fault, build):
@@ -167,9 +168,11 @@ def main():
         if broken:
             sys.exit("\n".join(broken))
         print(f"{len(by_file)} files and {len(suites)} suites built in {time.monotonic() - begin:.0f} s", flush=True)
-        for suite, (good, seconds) in zip(suites, pool.map(lambda s: runs(programs[s], 0, given.build.resolve()), suites)):
+        undisturbed = pool.map(lambda suite: runs(programs[suite], 0, given.build.resolve()), suites)
+        for suite, (good, seconds, text) in zip(suites, undisturbed):
             print(f"{suite} without a fault: {'passes' if good else 'FAILS'} in {seconds:.1f} s", flush=True)
             if not good:
+                print(text, flush=True)
                 broken.append(f"{suite} fails without a fault: nothing can be told from it")
         if broken:
             sys.exit("\n".join(broken))

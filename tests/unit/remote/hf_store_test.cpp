@@ -53,7 +53,7 @@ struct hub {
   std::shared_ptr<const store> open(const std::string& token = "secret") const {
     return make_hf_store({.endpoint = server.url("/"),
                           .token = [token]() -> result<hf_token> { return hf_token{token, "HF_TOKEN"}; },
-                          .http = {.stall = std::chrono::milliseconds(500), .attempts = 2}});
+                          .http = {.stall = std::chrono::seconds(20), .attempts = 2}});
   }
   std::vector<std::string> targets() const {
     std::vector<std::string> made;

@@ -28,7 +28,7 @@ TEST_CASE("a range arrives in its memory, and no other byte is written") {
   http_server::server server;
   const std::string content = random_text(100'000, 1);
   server.put("/object", content);
-  const http_client client(impatient());
+  const http_client client(patient());
   guarded memory(1000);
   REQUIRE(read_one(client, server.url("/object"), 12'345, memory.out(), 100'000));
   CHECK(memory.text() == content.substr(12'345, 1000));
@@ -48,7 +48,7 @@ TEST_CASE("a thousand random ranges equal those of the object") {
   INFO("SHARDMESH_SEED=" << seed);
   const std::string content = random_text(300'000, seed);
   server.put("/object", content);
-  const http_client client(impatient());
+  const http_client client(patient());
   std::mt19937_64 random(seed);
   for (int round = 0; round != 50; ++round) {
     std::vector<guarded> memories;
@@ -74,7 +74,7 @@ TEST_CASE("threads share one client") {
   http_server::server server;
   const std::string content = random_text(400'000, 7);
   server.put("/object", content);
-  const http_client client(impatient());
+  const http_client client(patient());
   std::vector<std::string> wrong(8);
   {
     std::vector<std::jthread> threads;
@@ -98,9 +98,7 @@ TEST_CASE("a long range is cut into parts of 8 MiB") {
   http_server::server server;
   const std::string content = random_text((20 << 20) + 5, 8);
   server.put("/object", content);
-  http_options options = impatient();
-  options.stall = std::chrono::seconds(10);
-  const http_client client(options);
+  const http_client client(patient());
   guarded memory(content.size());
   REQUIRE(read_one(client, server.url("/object"), 0, memory.out(), static_cast<std::int64_t>(content.size())));
   CHECK((memory.text() == content));  // without printing 20 MiB
@@ -115,7 +113,7 @@ TEST_CASE("an answer with status 200 counts when the whole object was requested"
   http_server::server server;
   server.put("/object", "content");
   server.always(fault::whole_object);
-  const http_client client(impatient());
+  const http_client client(patient());
   guarded memory(7);
   REQUIRE(read_one(client, server.url("/object"), 0, memory.out(), 7));
   CHECK(memory.text() == "content");
@@ -123,7 +121,7 @@ TEST_CASE("an answer with status 200 counts when the whole object was requested"
 
 TEST_CASE("an object that was replaced is an error, also behind a weak ETag") {
   http_server::server server;
-  const http_client client(impatient());
+  const http_client client(patient());
   for (const std::string mark : {"", "W/"}) {
     server.put("/object", "content", mark + "\"2\"");
     guarded memory(4);
@@ -138,7 +136,7 @@ TEST_CASE("an object that was replaced is an error, also behind a weak ETag") {
 
 TEST_CASE("ranges outside of the object are refused without a request") {
   http_server::server server;
-  const http_client client(impatient());
+  const http_client client(patient());
   guarded memory(10);
   for (const auto& [offset, total] :
        std::vector<std::pair<std::int64_t, std::int64_t>>{{-1, 20}, {11, 20}, {0, 9}, {21, 20}}) {

@@ -21,6 +21,14 @@ inline shardmesh::remote::http_options impatient() {
   return {.connections = 8, .stall = std::chrono::milliseconds(250), .total = std::chrono::seconds(20), .attempts = 4};
 }
 
+// For servers that do not stall: a pause of a busy machine is no fault.
+inline shardmesh::remote::http_options patient() {
+  shardmesh::remote::http_options options = impatient();
+  options.stall = std::chrono::seconds(20);
+  options.total = std::chrono::seconds(60);
+  return options;
+}
+
 inline std::string random_text(std::size_t size, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::string made(size, '\0');

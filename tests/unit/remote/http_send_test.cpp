@@ -23,7 +23,7 @@ TEST_CASE("answers below status 500 are returned, and later ones repeated") {
   server.on("/later", [&](const http_server::request&) {
     return left-- > 0 ? http_server::answer(503, "wait", "Retry-After: 1\r\n") : http_server::answer(200, "done");
   });
-  const http_client client(impatient());
+  const http_client client(patient());
   const auto missing = client.send({.url = server.url("/none")}, 100);
   REQUIRE(missing);
   CHECK(missing->status == 404);
@@ -42,7 +42,7 @@ TEST_CASE("bytes that begin no answer count as a failed connection, and the requ
   server.on("/late", [&](const http_server::request&) {
     return left-- > 0 ? std::string("the rest of an earlier answer\r\n\r\n") : http_server::answer(200, "body");
   });
-  const http_client client(impatient());
+  const http_client client(patient());
   const auto answer = client.send({.url = server.url("/late")}, 100);
   REQUIRE(answer);
   CHECK(answer->status == 200);
@@ -56,7 +56,7 @@ TEST_CASE("a connection on which bytes of an earlier answer wait is not used aga
     return http_server::answer(200, body) + http_server::answer(200, body);
   });
   server.on("/other", [](const http_server::request&) { return http_server::answer(200, "other"); });
-  const http_client client(impatient());
+  const http_client client(patient());
   for (int round = 0; round != 5; ++round) {
     const auto twice = client.send({.url = server.url("/twice")}, 4 << 20);
     REQUIRE(twice);
@@ -76,7 +76,7 @@ TEST_CASE("the body of a request is sent again with each attempt") {
     equal.push_back(asked.method == "PUT" && asked.body == body);
     return http_server::answer(left-- > 0 ? 500 : 200, "");
   });
-  const http_client client(impatient());
+  const http_client client(patient());
   const http_request request{.method = "PUT",
                              .url = server.url("/object"),
                              .headers = {{"x-empty", ""}},
@@ -96,7 +96,7 @@ TEST_CASE("the body of a request is sent again with each attempt") {
 TEST_CASE("an answer that is too long is an error") {
   http_server::server server;
   server.put("/object", "content");
-  const http_client client(impatient());
+  const http_client client(patient());
   CHECK(client.send({.url = server.url("/object")}, 7));
   const auto answer = client.send({.url = server.url("/object")}, 6);
   REQUIRE(!answer);
@@ -110,7 +110,7 @@ TEST_CASE("a request is signed before each attempt, and repaired at most twice")
     return asked.header("authorization") == "2" ? http_server::answer(200, "done")
                                                 : http_server::answer(403, "<Code>Expired</Code>");
   });
-  const http_client client(impatient());
+  const http_client client(patient());
   int signature = 0, recoveries = 0;
   std::string found;
   http_request request{.url = server.url("/object")};
@@ -140,7 +140,7 @@ TEST_CASE("a redirect is followed without the authorization of another host") {
   first.put("/object", "other");
   first.always(fault::redirect);
   first.redirect_to(second.url("/object"));
-  const http_client client(impatient());
+  const http_client client(patient());
   http_request request{
       .url = first.url("/object"), .headers = {{"Authorization", "Bearer secret"}}, .follow_redirects = true};
   guarded memory(7);
@@ -160,7 +160,7 @@ TEST_CASE("a redirect is followed without the authorization of another host") {
 TEST_CASE("redirects in a circle and to other protocols are errors") {
   http_server::server server;
   server.put("/object", "content");
-  const http_client client(impatient());
+  const http_client client(patient());
   const http_request request{.url = server.url("/object"), .follow_redirects = true};
   server.always(fault::redirect_in_circle);
   const auto circle = client.send(request, 100);
@@ -180,7 +180,7 @@ TEST_CASE("headers with line breaks, other protocols, and closed ports are error
     const http_server::server server;
     closed = server.url("/object");
   }
-  http_options options = impatient();
+  http_options options = patient();
   options.attempts = 2;
   const http_client client(options);
   const auto broken = client.send({.url = closed, .headers = {{"x", "a\r\nb: c"}}}, 100);

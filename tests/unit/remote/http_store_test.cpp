@@ -23,7 +23,7 @@ using http_server::fault;
 namespace {
 
 std::shared_ptr<const store> quick_store() {
-  return make_http_store({.stall = std::chrono::milliseconds(500), .attempts = 2});
+  return make_http_store({.stall = std::chrono::seconds(20), .attempts = 2});
 }
 
 std::string text_of(const byte_source& source, std::int64_t offset, std::size_t size) {

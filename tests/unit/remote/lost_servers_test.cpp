@@ -37,7 +37,7 @@ TEST_CASE("a call asks a server that answers nothing with all attempts, then onc
   http_server::server server;
   server.on("/down", [](const http_server::request&) { return http_server::answer(500, "down"); });
   server.put("/object", random_text(1000, 3));
-  const http_client client(impatient());
+  const http_client client(patient());
   using counts = std::vector<std::size_t>;
   {
     const detail::call_scope call({});
@@ -67,7 +67,7 @@ TEST_CASE("calls without a scope, and requests to other servers, have all attemp
   http_server::server down, other;
   for (http_server::server* one : {&down, &other})
     one->on("/down", [](const http_server::request&) { return http_server::answer(500, "down"); });
-  const http_client client(impatient());
+  const http_client client(patient());
   using counts = std::vector<std::size_t>;
   CHECK(sent_for_each(down, client, 2) == counts{4, 4});
   const detail::call_scope call({});
@@ -79,7 +79,7 @@ TEST_CASE("a read that fails in all attempts counts, and a read that succeeds is
   http_server::server server;
   server.on("/down", [](const http_server::request&) { return http_server::answer(500, "down"); });
   server.put("/object", random_text(1000, 4));
-  const http_client client(impatient());
+  const http_client client(patient());
   const detail::call_scope call({});
   guarded memory(100);
   const std::vector<http_range> ranges{{0, memory.out()}};

@@ -33,7 +33,7 @@ std::shared_ptr<const store> store_at(const http_server::server& server,
                                       const std::optional<aws_credentials>& keys = {}) {
   return make_s3_store({.settings = {.region = "us-east-1", .endpoint = server.url(""), .is_anonymous = !keys},
                         .credentials = keys,
-                        .http = {.stall = std::chrono::milliseconds(500), .attempts = 2}});
+                        .http = {.stall = std::chrono::seconds(20), .attempts = 2}});
 }
 
 std::string entry(const std::string& key) {

@@ -22,7 +22,7 @@ namespace {
 
 std::shared_ptr<const store> store_at(const http_server::server& server) {
   return make_s3_store({.settings = {.region = "us-east-1", .endpoint = server.url(""), .is_anonymous = true},
-                        .http = {.stall = std::chrono::milliseconds(500), .attempts = 2}});
+                        .http = {.stall = std::chrono::seconds(20), .attempts = 2}});
 }
 
 std::string upload(const std::string& key, const std::string& id, const std::string& began) {
