@@ -6,6 +6,7 @@ import shardmesh.std;
 import shardmesh.core;
 import shardmesh.transfer;
 import shardmesh.checkpoint;
+import shardmesh.run;
 
 export namespace shardmesh {
 
@@ -57,6 +58,9 @@ struct resumed_step {
   std::vector<error> skipped;       // steps that could not be loaded: newer ones, and those of the memory
   std::int64_t damaged_copies = 0;  // of the step in memory; other copies took their place
   load_report loaded;               // of this rank; `bytes_read` counts only reads of the store
+  // Of a step of the store, as in `resumed_run`; the memory has no objects of single ranks.
+  objects_of_rank rank_objects{};
+  std::vector<std::string> dropped{};
 };
 
 /// One box that this rank keeps. The memory is read-only, and lives until the next call of its `step_replicas`.

@@ -122,6 +122,8 @@ class step_replicas {
     resumed_step made;
     made.step = stored->step;
     made.loaded = std::move(stored->loaded);
+    made.rank_objects = std::move(stored->rank_objects);
+    made.dropped = std::move(stored->dropped);
     made.skipped = from_memory.error().problems();
     for (error& skipped : stored->skipped) made.skipped.push_back(std::move(skipped));
     return made;

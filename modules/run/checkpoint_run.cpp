@@ -214,7 +214,7 @@ result<resumed_objects_of_rank> checkpoint_run::state::resume_objects(std::int64
 result<chosen_step> checkpoint_run::state::choose(communicator_ref comm, std::optional<std::int64_t> below,
                                                   const call_options& call) {
   const auto answer = [&]() -> result<std::vector<std::byte>> {
-    SHARDMESH_TRY(const latest_step latest, find_latest_step(folder, options.names, {}, below));
+    SHARDMESH_TRY(const latest_step latest, detail::find_step_to_resume(folder, options.names, {}, below));
     if (!latest.step && latest.skipped.empty() && !below) SHARDMESH_TRY(check_first_step(folder, options.names));
     detail::wire_writer out;
     out.number(latest.step ? latest.step->step : -1);

@@ -5,10 +5,14 @@ module;
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 module shardmesh.run;
+
+import :latest_step;
+import :run_record;
 
 namespace shardmesh {
 namespace {
@@ -18,15 +22,16 @@ error skipped_step(const run_step& step, const error& problem) {
   return fail(problem.code, "the step is skipped: " + to_string(problem)).with_file(step.path.string());
 }
 
-}  // namespace
-
-result<latest_step> find_latest_step(const std::filesystem::path& run, step_names names,
-                                     const step_check_options& check, std::optional<std::int64_t> below) {
+// `damaged`: numbers of steps that count as damaged although they pass the check.
+result<latest_step> newest_good(const std::filesystem::path& run, step_names names, const step_check_options& check,
+                                std::optional<std::int64_t> below, const std::set<std::int64_t>& damaged) {
   SHARDMESH_TRY(std::vector<run_step> steps, find_steps(run, names));
   latest_step made;
   for (; !steps.empty(); steps.pop_back()) {
     if (below && steps.back().step >= *below) continue;
     step_check checked = check_step(steps.back().path, check);
+    if (checked.ok() && damaged.contains(steps.back().step))
+      checked.problem = detail::found_by_resume(steps.back().path);
     if (checked.ok()) {
       made.step = std::move(steps.back());
       return made;
@@ -37,4 +42,30 @@ result<latest_step> find_latest_step(const std::filesystem::path& run, step_name
   return made;
 }
 
+}  // namespace
+
+result<latest_step> find_latest_step(const std::filesystem::path& run, step_names names,
+                                     const step_check_options& check, std::optional<std::int64_t> below) {
+  std::set<std::int64_t> damaged;
+  // A damaged record must not keep a run from its steps.
+  if (const auto record = run_record::read(run); record && !check.deep)
+    for (const auto& [step, entry] : record->steps)
+      if (entry.is_damaged) damaged.insert(step);
+  return newest_good(run, names, check, below, damaged);
+}
+
+namespace detail {
+
+result<latest_step> find_step_to_resume(const std::filesystem::path& run, step_names names,
+                                        const step_check_options& check, std::optional<std::int64_t> below) {
+  return newest_good(run, names, check, below, {});
+}
+
+error found_by_resume(const std::filesystem::path& step) {
+  return fail(errc::checksum_mismatch, "a resume found the step damaged")
+      .with_file(step.string())
+      .with_hint("restore its files and resume from it, save the step again, or delete it");
+}
+
+}  // namespace detail
 }  // namespace shardmesh

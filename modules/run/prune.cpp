@@ -22,6 +22,7 @@ module shardmesh.run;
 
 import shardmesh.dcp;
 import shardmesh.storage;
+import :latest_step;
 import :run_lock;
 
 namespace shardmesh {
@@ -73,16 +74,9 @@ class prune_planner {
         block(steps_[i].path, *checked.problem);
       problems_[i] = std::move(checked.problem);
       if (!problems_[i] && (steps_[i].is_damaged || options_.damaged.contains(steps_[i].step)))
-        problems_[i] = found_by_resume(steps_[i].path);
+        problems_[i] = detail::found_by_resume(steps_[i].path);  // or the good ones could be deleted for it
     }
     return {};
-  }
-
-  // The cheap check does not find flipped bits. If this step counted as good, the good ones could be deleted for it.
-  static error found_by_resume(const fs::path& step) {
-    return fail(errc::checksum_mismatch, "a resume found the step damaged")
-        .with_file(step.string())
-        .with_hint("restore its files and resume from it, save the step again, or delete it");
   }
 
   // The folder may refer to any step, so every step must stay.

@@ -174,15 +174,17 @@ py::list run_steps(const py::str& folder, const py::str& names) {
   return made;
 }
 
-// (step or None, [Error of each newer step]); considers only steps below `below`. end: see `to_limit`.
-py::tuple newest_step(const py::str& folder, const py::str& names, bool deep, int threads,
+// (step or None, [Error of each newer step]); considers only steps below `below`. to_resume: tries steps that a resume
+// has found damaged, too. end: see `to_limit`.
+py::tuple newest_step(const py::str& folder, const py::str& names, bool to_resume, bool deep, int threads,
                       std::optional<std::int64_t> below, const py::object& end) {
   const std::filesystem::path run = bytes_of(folder);
   const step_names convention = to_names(names);
   step_check_options check{.deep = deep, .threads = threads, .within = to_limit(end)};
   const latest_step found = value_of(waited(py::none(), [&](watch& watching) {
     check.cancel = watching.stop.get_token();
-    return find_latest_step(run, convention, check, below);
+    return to_resume ? detail::find_step_to_resume(run, convention, check, below)
+                     : find_latest_step(run, convention, check, below);
   }));
   const py::object step = found.step ? py::object(described(*found.step)) : py::object(py::none());
   return py::make_tuple(step, to_python(found.skipped));
@@ -222,8 +224,8 @@ void add_runs(py::module_& native) {
       .def("take_notes", [](shared_writer& shared) { return lines(shared.take_notes()); });
   native.def("planned_prune", &planned_prune, py::arg("folder"), py::arg("names"), py::arg("keep"));
   native.def("run_steps", &run_steps, py::arg("folder"), py::arg("names"));
-  native.def("newest_step", &newest_step, py::arg("folder"), py::arg("names"), py::arg("deep"), py::arg("threads"),
-             py::arg("below"), py::arg("end"));
+  native.def("newest_step", &newest_step, py::arg("folder"), py::arg("names"), py::arg("to_resume"), py::arg("deep"),
+             py::arg("threads"), py::arg("below"), py::arg("end"));
   native.def("check_first_step", &check_first, py::arg("folder"), py::arg("names"));
   native.def("set_pin", &set_pin, py::arg("folder"), py::arg("names"), py::arg("step"), py::arg("pinned"));
   native.def("check_step", &checked_step, py::arg("path"), py::arg("deep"), py::arg("threads"), py::arg("end"));

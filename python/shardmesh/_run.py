@@ -162,11 +162,11 @@ class Run:
     def latest(self, *, deep: bool = False, threads: int = 0, within: float | None = None) -> RunStep | None:
         """Returns the newest good step, without its metric, which `steps` reads; None: no step is good. Not collective.
 
-        deep: compare every checksum. Otherwise a step is good if its description is readable and its files have the
-        sizes that the description needs.
+        deep: compare every checksum. Otherwise a step is good if its description is readable, its files have the sizes
+        that the description needs, and no `resume` has found it damaged.
         within: as in `open`, here and below.
         """
-        return self._newest(_arguments.flag("deep", deep), _arguments.threads(threads), None,
+        return self._newest(False, _arguments.flag("deep", deep), _arguments.threads(threads), None,
                             _arguments.end_of(within))[0]
 
     def verify(self, *, threads: int = 0, within: float | None = None) -> dict[int, Error]:
@@ -201,7 +201,7 @@ class Run:
         skipped: list[Error] = []
 
         def choose() -> tuple[RunStep | None, list[Error]]:
-            found, newer = self._newest(deep, threads, below, end)
+            found, newer = self._newest(True, deep, threads, below, end)
             if found is None and not newer and below is None:
                 _native.check_first_step(self.path, self.names)
             return found, newer
@@ -340,9 +340,9 @@ class Run:
         if self._writer is not None:
             self._writer.end_save(step, is_saved)
 
-    def _newest(self, deep: bool, threads: int, below: int | None,
+    def _newest(self, to_resume: bool, deep: bool, threads: int, below: int | None,
                 end: float | None) -> tuple[RunStep | None, list[Error]]:
-        found, skipped = _native.newest_step(self.path, self.names, deep, threads, below, end)
+        found, skipped = _native.newest_step(self.path, self.names, to_resume, deep, threads, below, end)
         return None if found is None else RunStep(*found), skipped
 
     def _ranks(self) -> tuple[int, int]:

@@ -192,6 +192,7 @@ TEST_CASE("when too many ranks are lost, resume falls back to the store") {
     if (!run) return std::move(run).error();
     run_save_options quick;
     quick.saving.durable = false;
+    quick.rank_objects = {{"rng", std::int64_t{comm.rank()}}};
     const auto saved = run->save(5, trained(mesh, comm.rank(), 5), comm, quick);
     return saved ? result<void>() : saved.error();
   });
@@ -199,7 +200,7 @@ TEST_CASE("when too many ranks are lost, resume falls back to the store") {
   for (const bool is_lost : {false, true}) {
     const std::vector<step_replicas*> left = survivors(all, is_lost ? std::set<std::int32_t>{1, 2} : std::set{1, 3});
     on_ranks(2, [&](any_communicator& comm) -> result<void> {
-      auto run = checkpoint_run::open(scratch / "run", comm);
+      auto run = checkpoint_run::open(scratch / "run", comm, {.when_resized = resized_objects::drop});
       if (!run) return std::move(run).error();
       model mine(smaller, comm.rank());
       const auto resumed = left[static_cast<std::size_t>(comm.rank())]->resume(mine, comm, *run);
@@ -208,9 +209,25 @@ TEST_CASE("when too many ranks are lost, resume falls back to the store") {
       if (auto same = expect(resumed->step == step && resumed->is_from_memory == !is_lost, "another step"); !same)
         return same;
       if (auto same = expect(resumed->skipped.size() == (is_lost ? 2U : 0U), "other problems"); !same) return same;
+      const std::vector<std::string> dropped{"rank_objects.rng.0", "rank_objects.rng.1", "rank_objects.rng.2",
+                                             "rank_objects.rng.3"};
+      if (auto same = expect(resumed->dropped == (is_lost ? dropped : std::vector<std::string>()), "other objects");
+          !same)
+        return same;
       return expect(mine == trained(smaller, comm.rank(), step), "other values");
     });
   }
+  // As many ranks as have saved it get their objects.
+  memories empty = make_memories(4, on_nodes(2, 1));
+  on_ranks(4, [&](any_communicator& comm) -> result<void> {
+    auto run = checkpoint_run::open(scratch / "run", comm);
+    if (!run) return std::move(run).error();
+    model mine(mesh, comm.rank());
+    const auto resumed = empty[static_cast<std::size_t>(comm.rank())].resume(mine, comm, *run);
+    if (!resumed) return resumed.error();
+    const objects_of_rank expected{{"rng", std::int64_t{comm.rank()}}};
+    return expect(resumed->step == 5 && resumed->rank_objects == expected, "other objects");
+  });
 }
 
 TEST_CASE("a rank that does not take its objects gets its error, and does not load from the store alone") {

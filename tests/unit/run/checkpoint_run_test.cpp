@@ -176,6 +176,11 @@ TEST_CASE("a step that a resume found damaged is kept, but counts as good for no
   CHECK(resume_and_save(10, 15).empty());
   CHECK(numbers_in(run) == numbers{15, 20});
   CHECK(list_steps(run).value()[1].is_damaged);
+  const latest_step latest = find_latest_step(run).value();
+  CHECK(latest.step->step == 15);
+  REQUIRE(latest.skipped.size() == 1);
+  CHECK(to_string(latest.skipped[0]).find("a resume found the step damaged") != std::string::npos);
+  CHECK(find_latest_step(run, step_names::step, {.deep = true}).value().step->step == 15);
   // Another process knows it too.
   CHECK(prune_run(plan_prune(run, {.keep = {.last = 1}}).value()).value().steps == 0);
   const std::vector<std::string> notes = resume_and_save(15, 20);
@@ -184,6 +189,7 @@ TEST_CASE("a step that a resume found damaged is kept, but counts as good for no
   CHECK(numbers_in(run) == numbers{20});
   CHECK_FALSE(list_steps(run).value()[0].is_damaged);
   CHECK(check_step(run / "step-20", {.deep = true}).ok());
+  CHECK(find_latest_step(run).value().step->step == 20);
 }
 
 TEST_CASE("no incremental step refers to a step that a resume found damaged") {
