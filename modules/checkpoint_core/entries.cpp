@@ -5,6 +5,7 @@ module;
 
 #include <charconv>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -55,6 +56,7 @@ std::optional<std::int32_t> rank_of_file(std::string_view file) {
   if (!file.starts_with("__")) return std::nullopt;
   const auto [end, code] = std::from_chars(file.data() + 2, file.data() + file.size(), rank);
   if (code != std::errc{} || end == file.data() + file.size() || *end != '_' || rank < 0) return std::nullopt;
+  if (rank == std::numeric_limits<std::int32_t>::max()) return std::nullopt;  // so many ranks have no number
   return rank;
 }
 

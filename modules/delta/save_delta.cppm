@@ -37,8 +37,9 @@ struct delta_report {
 };
 
 /// Writes a file from which `open_delta` shows `next` over `base`. Both may have any formats and chunks. Tensors are
-/// compared in blocks. A block that has not changed takes no bytes; of another one, the XOR with the base's elements is
-/// compressed. Tensors that the base lacks or has with another dtype or shape are stored whole, and so are all objects.
+/// compared in blocks. Of a block that has not changed, only an entry of the table of blocks is stored; of another one,
+/// the XOR with the base's elements is compressed, too. Tensors that the base lacks or has with another dtype or shape
+/// are stored whole, and so are all objects.
 /// Two calls with equal inputs write equal files. Memory: three blocks for each thread, and 16 stored blocks.
 /// \errors errc::invalid_argument for a level or block size out of its range, and for a file that is a part of either
 ///         checkpoint; the problems of `next`; one problem for each entry that a delta cannot hold (errc::unsupported,

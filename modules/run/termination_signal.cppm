@@ -23,7 +23,7 @@ class termination_signal {
   /// Returns whether SIGTERM has arrived at any rank, the same on every rank. A scheduler signals the ranks at
   /// different times, and all of them must save the same step. Collective; blocks.
   /// \errors those of the communicator
-  /// Cost: one all_gather of a few bytes.
+  /// Cost: one agreement of a few bytes.
   result<bool> has_arrived_on_any(communicator_ref comm, const call_options& call = {}) const;
   /// Returns the end of a time budget that began when SIGTERM arrived at this process; if it has not arrived, the
   /// budget begins now. For `within` of the last save.

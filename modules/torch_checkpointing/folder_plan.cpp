@@ -122,22 +122,28 @@ class planning {
         if (!step.is_index() && !is_utf8(step.name()))
           return fail(errc::unsupported, "the metadata cannot hold a name that is not UTF-8").with_key(tensor.key);
       if (tensor.archive) {
+        SHARDMESH_TRY(check_rank(tensor, tensor.chunks.front().rank));
         highest = std::max(highest, tensor.chunks.front().rank);
         continue;
       }
       auto cut = sharding_of_chunks(tensor.bytes.from.global_shape(), tensor.type, tensor.chunks);
       if (!cut) return std::move(cut).error().with_key(tensor.key);
       cuts_[i] = *std::move(cut);
+      SHARDMESH_TRY(check_rank(tensor, cuts_[i].parts.back().rank));
       highest = std::max(highest, cuts_[i].parts.back().rank);
       if (cuts_[i].is_gathered) gathered_.push_back(tensor.key);
       if (!cuts_[i].groups.front().laid_out) boxed_.push_back(tensor.key);
-      if (highest >= max_ranks)
-        return fail(errc::unsupported, "a part belongs to a rank that is too large for this format")
-            .with_key(tensor.key)
-            .with_values(fmt::format("below {}", max_ranks), fmt::format("{}", highest));
     }
     world_ = highest + 1;
     return {};
+  }
+
+  // Each item has a file for each rank. A number of a rank may come from the name of a file that was read.
+  static result<void> check_rank(const output_tensor& tensor, std::int32_t rank) {
+    if (rank < max_ranks) return {};
+    return fail(errc::unsupported, "a part belongs to a rank that is too large for this format")
+        .with_key(tensor.key)
+        .with_values(fmt::format("below {}", max_ranks), fmt::format("{}", rank));
   }
 
   // Returns the reason why safetensors cannot hold an item; empty when it can.

@@ -232,6 +232,7 @@ std::optional<std::int32_t> rank_of_file(std::string_view name) {
   std::int32_t rank = 0;
   const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), rank);
   if (code != std::errc() || end != digits.data() + digits.size() || rank < 0) return std::nullopt;
+  if (rank == std::numeric_limits<std::int32_t>::max()) return std::nullopt;  // so many ranks have no number
   return rank;
 }
 

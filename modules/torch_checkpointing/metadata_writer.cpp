@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes metadata: the same dicts as the package pickles, with their keys in the same order.
 module;
+#include <shardmesh/assert.hpp>
+
 #include <algorithm>
-#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -151,7 +152,7 @@ class metadata_writer {
   }
 
   void write_placement(const placement& one) {
-    assert(one.kind != placement_kind::shard_segments);
+    SHARDMESH_ASSERT(one.kind != placement_kind::shard_segments);
     out_.begin_dict();
     out_.text("type");
     out_.text(!one.is_shard() ? "Replicate" : one.kind == placement_kind::strided_shard ? "StridedShard" : "Shard");

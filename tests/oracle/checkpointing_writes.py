@@ -11,6 +11,7 @@ from common import Oracle, need_torch
 
 need_torch()
 import torch  # noqa: E402
+import torch.distributed.checkpoint  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
 from torch.distributed.checkpoint._nested_dict import flatten_state_dict  # noqa: E402
 from torch.distributed.tensor import Replicate, Shard  # noqa: E402
@@ -281,6 +282,26 @@ def check_refusals(oracle, samples):
     oracle.check(not list(work.glob(".*tmp*")), name, "something half-written stays")
 
 
+def check_far_ranks(oracle):
+    """A wrapper in a file of a rank beyond those that the format has files for is refused. The names of files that are
+    read give the ranks."""
+    state = {"q": torch.quantize_per_tensor(torch.ones(4), 0.1, 0, torch.qint8)}
+    for rank, expected in ((65536, "below 65536, found 65536"), (2147483646, "found 2147483646"),
+                           (2147483647, "wrote"), (99999999999, "wrote")):
+        folder, out = oracle.work / f"far_{rank}", oracle.work / f"far_{rank}_out"
+        torch.distributed.checkpoint.save(state, checkpoint_id=folder, no_dist=True)
+        metadata = pickle.loads((folder / ".metadata").read_bytes())
+        for info in metadata.storage_data.values():
+            info.relative_path = f"__{rank}_0.distcp"
+        (folder / ".metadata").write_bytes(pickle.dumps(metadata))
+        (folder / "__0_0.distcp").rename(folder / f"__{rank}_0.distcp")
+        status, said, err = oracle.run("convert", folder, out, "--to", "torch-checkpointing")
+        is_refused = expected != "wrote"
+        oracle.check(status == (2 if is_refused else 0) and expected in said + err, f"a file of rank {rank}",
+                     f"exits {status}: {said}{err}")
+        oracle.check(out.exists() != is_refused, f"a file of rank {rank}", "the destination")
+
+
 def check_opaque(oracle, samples):
     """Tensors that are not read as elements do not stop others from being read; those of known classes are read as
     well."""
@@ -327,6 +348,7 @@ def main():
     check_empty_dicts(oracle)
     check_refusals(oracle, samples)
     check_opaque(oracle, samples)
+    check_far_ranks(oracle)
     oracle.finish()
 
 

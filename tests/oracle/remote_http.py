@@ -48,6 +48,26 @@ def is_served(oracle):
         return "no store knows the scheme" not in said
 
 
+def check_secrets(oracle, checkpoint):
+    """No command prints the query or the password of a URL, in text or in JSON."""
+    folder = oracle.work / "signed"
+    folder.mkdir()
+    oracle.succeeds("signed", "convert", checkpoint, folder / "one.safetensors", "--skip-objects")
+    meshes = ["--from-mesh", "2", "--from", "S(0)", "--to-mesh", "2", "--to", "R"]
+    lines = [["inspect", "URL"], ["verify", "URL"], ["diff", "URL", "URL"],
+             ["plan", "URL", *meshes], ["reshard", "URL", folder / "dry", "--mesh", "2", "--place", ".*=R", "--dry-run"],
+             ["convert", "URL", "OUT", "--to", "dcp"], ["reshard", "URL", "OUT", "--mesh", "2", "--place", ".*=R"]]
+    with Server(folder) as server:
+        url = server.url.replace("http://", "http://user:password@") + "/one.safetensors?Signature=secret"
+        for number, line in enumerate(lines):
+            for more in ([], ["--json"]):
+                words = [url if word == "URL" else folder / f"out{number}{len(more)}" if word == "OUT" else word for word in line]
+                status, out, said = oracle.run(*words, *more)
+                case = f"secrets of {' '.join(map(str, line[:2]))} {' '.join(more)}"
+                oracle.check(status == 0, case, f"exits {status}: {said}")
+                oracle.check("secret" not in out + said and "password" not in out + said, case, out + said)
+
+
 def check_errors(oracle, root):
     """Errors name the URL without its query, and what to do."""
     with Server(root) as server:
@@ -147,6 +167,7 @@ def main():
     dice = random.Random(seed)
     check_errors(oracle, oracle.golden)
     cases = [case for case in oracle.cases() if case.checkpoint.is_dir() and not case.unreadable]
+    check_secrets(oracle, cases[0].checkpoint)
     check_certificates(oracle, f"{cases[0].name}/checkpoint")
     check_without_libcurl(oracle, cases[0].checkpoint)
     check_hub_stays_encrypted(oracle, f"{cases[0].name}/checkpoint")

@@ -195,7 +195,7 @@ std::string text_of(const checkpoint_plan& made, bool color) {
 }
 
 void write_document(json_writer& out, const checkpoint_plan& made, const checkpoint_plan_request& request) {
-  out.begin_object().member("checkpoint", request.source).member("map", request.mapping.map);
+  out.begin_object().member("checkpoint", printable_url(request.source)).member("map", request.mapping.map);
   write_mesh_side(out, "from", request.from);
   write_mesh_side(out, "to", request.to);
   out.member("tensors_before", made.from_tensors)

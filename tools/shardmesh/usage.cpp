@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -136,8 +137,8 @@ CLI::Validator one_of(const std::vector<std::string>& values) {
 CLI::Validator tolerance() {
   const auto check = [](std::string& text) -> std::string {
     double number = 0;
-    if (parse(text, number) && number >= 0) return {};  // NaN fails this
-    return in_quotes(text) + " is not a number of at least 0";
+    if (parse(text, number) && number >= 0 && std::isfinite(number)) return {};
+    return in_quotes(text) + " is not a finite number of at least 0";
   };
   return {check, ""};
 }

@@ -34,8 +34,8 @@ TEST_CASE("values of options that make no sense are named in one plain line") {
     CHECK(says(misuse("inspect x --limit=" + value), "--limit"));
     CHECK(says(misuse("inspect x --limit=" + value), "'" + value + "' is not a whole number of at least 0"));
   }
-  for (const std::string value : {"abc", "-1", "nan", "NaN", "-nan", "1e-3x"})
-    CHECK(says(misuse("diff x y --tolerance=" + value), "'" + value + "' is not a number of at least 0"));
+  for (const std::string value : {"abc", "-1", "nan", "NaN", "-nan", "1e-3x", "inf", "1e999"})
+    CHECK(says(misuse("diff x y --tolerance=" + value), "'" + value + "' is not a finite number of at least 0"));
   CHECK(says(misuse("inspect x --threads 99999"), "--threads"));
 }
 

@@ -215,8 +215,9 @@ TEST_CASE("the rank of a file is that of its name") {
   CHECK(rank_of_file("model_3.pt") == 3);
   CHECK(rank_of_file("a_1_12.safetensors") == 12);
   CHECK(rank_of_file("rank_7/model.safetensors") == 7);
-  for (const char* other : {"model.pt", "model_x.pt", "model_-1.pt", "model_99999999999.pt", "_.pt", "",
-                            "x_3/model_4.pt", "rank_/a.pt", "metadata.pkl", "model_3"})
+  CHECK(rank_of_file("model_2147483646.pt") == 2147483646);
+  for (const char* other : {"model.pt", "model_x.pt", "model_-1.pt", "model_99999999999.pt", "model_2147483647.pt",
+                            "_.pt", "", "x_3/model_4.pt", "rank_/a.pt", "metadata.pkl", "model_3"})
     CHECK_FALSE(rank_of_file(other));
 }
 
