@@ -121,7 +121,7 @@ TEST_CASE("a rank that stops taking part at any phase is noticed at the deadline
         const auto report = save(to, mine.state, comm, options);
         const auto took = std::chrono::steady_clock::now() - began;
         if (report) return "there was no error";
-        if (!is_victim && took > 800ms + 1s) return "it took too long";
+        if (!is_victim && took > 800ms + 5s) return "it took too long";
         return {};
       });
     }

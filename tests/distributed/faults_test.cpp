@@ -373,7 +373,7 @@ namespace {
 
 std::string fails_soon(clock_type::time_point deadline, const result<void>& got) {
   if (got.has_value()) return "there was no error";
-  if (clock_type::now() > deadline + 1s) return "it came too late: " + to_string(got.error());
+  if (clock_type::now() > deadline + 5s) return "it came too late: " + to_string(got.error());
   return {};
 }
 
@@ -447,7 +447,7 @@ TEST_CASE("a rank that throws before the run ends the wait of the others") {
       return made->run(mine.from, mine.to) ? "there was no error" : "";
     });
     CHECK(wrong.find("out of luck") != std::string::npos);
-    CHECK(clock_type::now() - start < 5s);
+    CHECK(clock_type::now() - start < 20s);
   }
 }
 

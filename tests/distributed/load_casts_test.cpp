@@ -112,7 +112,7 @@ TEST_CASE("the cancellation and the deadline of a whole load end its reads") {
   on_ranks({1, 2}, [&](any_communicator& comm) -> std::string {
     const fs::path checkpoint = folder.path / ("of-" + std::to_string(comm.size()));
     rows wanted(comm.rank(), comm.size(), 0);
-    const time_limit soon = 300ms;
+    const time_limit soon = 1s;
     watched_reader reader(open_checkpoint(checkpoint).value(), [&] { std::this_thread::sleep_until(*soon + 1ms); });
     const auto got = load(reader, wanted.state, comm, {.within = soon});
     if (got) return "it was loaded";
