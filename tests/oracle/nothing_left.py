@@ -204,7 +204,13 @@ def check_ways_back(oracle):
                     oracle.succeeds(case, "verify", made)
         status, _, err = oracle.run("reshard", there, oracle.work / f"{middle}_mesh", "--mesh", "2", "--default", "R")
         oracle.check(status == 1 and all(f"{key}: " in err for key in keys), f"{middle} resharded", f"exits {status}: {err}")
-        oracle.succeeds(middle, "reshard", there, oracle.work / f"{middle}_mesh", "--mesh", "2", "--default", "R", "--skip-unsupported")
+        line = ["reshard", there, oracle.work / f"{middle}_mesh", "--mesh", "2", "--default", "R", "--skip-unsupported"]
+        dry = json.loads(oracle.succeeds(middle, *line, "--dry-run", "--json"))
+        oracle.check("; skipped " in oracle.succeeds(middle, *line, "--dry-run"), f"{middle} resharded", "a dry run names no skipped entry")
+        real = json.loads(oracle.succeeds(middle, *line, "--json"))
+        counts = [{name: of[name] for name in ("tensors", "objects", "skipped_tensors", "skipped_objects", "excluded")} for of in (dry, real)]
+        oracle.check(counts[0] == counts[1], f"{middle} resharded", f"a dry run counts otherwise: {counts}")
+        oracle.check(dry["skipped_tensors"] + dry["skipped_objects"] == len(keys), f"{middle} resharded", f"counts {counts}")
 
 
 def check_optimizer_states(oracle):

@@ -57,6 +57,8 @@ void print_plan_json(const reshard_plan& plan, const std::map<std::int32_t, rank
       .member("bytes", total)
       .member("objects", plan.objects.size())
       .member("ranks", plan.ranks)
+      .member("skipped_tensors", plan.skipped_tensors)
+      .member("skipped_objects", plan.skipped_objects)
       .member("excluded", plan.excluded)
       .key("files")
       .begin_list();
@@ -95,7 +97,10 @@ int print_plan(const reshard_plan& plan) {
   const std::string entries =
       enumerated({fmt::format("{} ({})", counted(plan.tensors.size(), "tensor"), human_bytes(total)),
                   counted_if_any(plan.objects.size(), "object")});
-  print(fmt::format("dry run: {} for {}, nothing written{}\n", entries, counted(plan.ranks, "rank"),
+  const std::string skipped =
+      enumerated({counted_if_any(plan.skipped_tensors, "tensor"), counted_if_any(plan.skipped_objects, "object")});
+  print(fmt::format("dry run: {} for {}, nothing written{}{}\n", entries, counted(plan.ranks, "rank"),
+                    skipped.empty() ? "" : "; skipped " + skipped,
                     plan.excluded == 0 ? "" : "; excluded " + counted(plan.excluded, "entry", "entries")));
   return done;
 }
