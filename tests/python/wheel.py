@@ -5,6 +5,7 @@ runs with the Python that runs this script; PyTorch comes from that Python's env
 
     wheel.py ROOT WORK [BUILD]     BUILD: the folder in which the wheels are built (WORK/build)
 """
+import ctypes
 import json
 import os
 import re
@@ -13,6 +14,9 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "oracle"))
+import range_server  # noqa: E402
 
 VERSIONS = ["3.10", "3.11", "3.12", "3.13"]
 COMPILERS = ["cc", "gcc", "g++", "c++", "clang", "clang++", "clang-19", "clang++-19", "gcc-12", "g++-12"]
@@ -82,6 +86,21 @@ def check_kernels(package, python, tool, environment):
                 sys.exit(f"the kernels {kernels} are not found, but {found!r}")
 
 
+def check_urls(python, tool, file, work, environment):
+    """The Python module and the command line open a URL with the libcurl of this machine."""
+    try:
+        ctypes.CDLL("libcurl.so.4")
+    except OSError as problem:
+        return f"no URL is opened: {problem}"
+    asks = "import shardmesh, sys; print(shardmesh.diff(sys.argv[1], sys.argv[2]).equal)"
+    with range_server.Server(file.parent) as server:
+        url = f"{server.url}/{file.name}"
+        assert said(python, "-c", asks, url, file, cwd=work, env=environment) == "True"
+        run(tool, "verify", url, cwd=work, env=environment, stdout=subprocess.DEVNULL)
+        assert server.bytes_sent > 0
+    return "URLs are opened"
+
+
 def check(wheel, version, python, root, work):
     shutil.rmtree(work, ignore_errors=True)
     environment = work / "environment"
@@ -99,13 +118,14 @@ def check(wheel, version, python, root, work):
     run(own, "-m", "shardmesh", "--version", cwd=work, env=clean)
     run(environment / "bin" / "shardmesh", "verify", "--quick", golden, cwd=work, env=clean)
     check_kernels(site / "shardmesh", own, environment / "bin" / "shardmesh", clean)
+    urls = check_urls(own, environment / "bin" / "shardmesh", work / "model.safetensors", work, clean)
     c_library = check_c_library(own, work, root, clean)
     page = "docs/python.md is left out: only the Python of this script has PyTorch"
     if sys.version.startswith(version + ".") and Path(sysconfig.get_paths()["purelib"], "torch").is_dir():
         (site / "torch_of_setup.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
         run(own, "-B", root / "tests" / "python" / "page.py", cwd=work, env=clean)
         page = "the code of docs/python.md runs"
-    print(f"{wheel.name} ({wheel.stat().st_size >> 10} KiB): installs and runs; {c_library}; {page}", flush=True)
+    print(f"{wheel.name} ({wheel.stat().st_size >> 10} KiB): installs and runs; {urls}; {c_library}; {page}", flush=True)
 
 
 def main(root, work, build):
