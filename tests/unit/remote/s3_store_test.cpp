@@ -406,48 +406,6 @@ TEST_CASE("an object that appears or changes before an upload in parts is comple
     }
 }
 
-TEST_CASE("an error of an upload in parts says what the server may keep of it") {
-  const std::string begun = "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>";
-  const auto listed = [](const std::string& key) {
-    return answer(200, "<ListMultipartUploadsResult><Upload><Key>" + key +
-                           "</Key><UploadId>v</UploadId></Upload><IsTruncated>false</IsTruncated>"
-                           "</ListMultipartUploadsResult>");
-  };
-  const std::string no_list = answer(403, ""), no_parts = answer(200, "<ListPartsResult></ListPartsResult>");
-  const std::string has =
-      "the server has an unfinished upload of this object, which `shardmesh clean` ends after a day";
-  const std::string may =
-      "the server may have an unfinished upload of this object, which `shardmesh clean` ends after a day";
-  const std::string aborts = "abort the unfinished upload u of this object: the server keeps its parts";
-  struct {
-    std::string beginning, ending, list, hint;
-  } const cases[] = {
-      {answer(200, "cut"), answer(404, ""), listed("one"), has},  // the answer to the beginning is damaged
-      {answer(200, "cut"), answer(404, ""), listed("one/more"), ""},
-      {answer(200, "cut"), answer(404, ""), no_list, may},
-      {answer(400, ""), answer(404, ""), listed("one"), ""},  // nothing was begun
-      {answer(200, begun), answer(204, ""), listed("two"), ""},
-      {answer(200, begun), answer(204, ""), no_list, ""},
-      {answer(200, begun), answer(204, ""), listed("one"), has},  // an earlier attempt at the beginning
-      {answer(200, begun), answer(404, ""), no_list, may},        // the identifier was damaged
-      {answer(200, begun), answer(403, ""), listed("one"), aborts},
-  };
-  const std::vector<std::byte> content(6 << 20);
-  for (const auto& one : cases) {
-    INFO(one.beginning << one.ending << one.list);
-    http_server::server server;
-    server.on("/bucket", [&](const http_server::request&) { return one.list; });
-    server.on("/bucket/one", [&](const http_server::request& asked) {
-      if (asked.method == "POST") return one.beginning;
-      if (asked.method == "DELETE") return one.ending;
-      return asked.method == "GET" ? no_parts : answer(400, "");  // the upload of a part fails
-    });
-    const auto done = store_at(server)->put("s3://bucket/one", memory_source(content, "content"), {.memory_bytes = 1});
-    REQUIRE(!done);
-    CHECK(done.error().hint == one.hint);
-  }
-}
-
 TEST_CASE("the parts of an upload in flight fit in its memory") {
   constexpr std::int64_t mebibyte = 1 << 20;
   // Counts the parts that were read and not yet answered.

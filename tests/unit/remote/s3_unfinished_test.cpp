@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests the list of unfinished uploads in S3, and their end, against servers that lie or fail.
+// Tests unfinished uploads in S3: errors that leave them, their list, and their end, against servers that lie or fail.
 // tests/oracle/remote_s3.py and other_stores.py have the tests against real ones.
 #include <catch2/catch_test_macros.hpp>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <http_server.hpp>
 #include <memory>
@@ -132,5 +133,42 @@ TEST_CASE("an unfinished upload is ended, and one that has ended is no error") {
     REQUIRE(seen.size() == 1);
     CHECK(seen[0].method == "DELETE");
     CHECK(seen[0].target == "/bucket/run/x?uploadId=a%2Fb");
+  }
+}
+
+TEST_CASE("an error of an upload in parts says what the server may keep of it") {
+  const std::string begun =
+      answer(200, "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>");
+  const auto listed = [](const std::string& key) { return page(upload(key, "v", "")); };
+  const std::string no_list = answer(403, "");
+  const std::string keeps = " an unfinished upload of this object, which `shardmesh clean` ends after a day";
+  const std::string has = "the server has" + keeps, may = "the server may have" + keeps;
+  const std::string aborts = "abort the unfinished upload u of this object: the server keeps its parts";
+  struct {
+    std::string beginning, ending, list, hint;
+  } const cases[] = {
+      {answer(200, "cut"), answer(404, ""), listed("one"), has},  // the answer to the beginning is damaged
+      {answer(200, "cut"), answer(404, ""), listed("one/more"), ""},
+      {answer(200, "cut"), answer(404, ""), no_list, may},
+      {answer(400, ""), answer(404, ""), listed("one"), ""},  // nothing was begun
+      {begun, answer(204, ""), listed("two"), ""},
+      {begun, answer(204, ""), no_list, ""},
+      {begun, answer(204, ""), listed("one"), has},  // an earlier attempt at the beginning
+      {begun, answer(404, ""), no_list, may},        // the identifier was damaged
+      {begun, answer(403, ""), listed("one"), aborts},
+  };
+  const std::vector<std::byte> content(6 << 20);
+  for (const auto& one : cases) {
+    INFO(one.beginning << one.ending << one.list);
+    http_server::server server;
+    server.on("/bucket", [&](const http_server::request&) { return one.list; });
+    server.on("/bucket/one", [&](const http_server::request& asked) {
+      if (asked.method == "POST") return one.beginning;
+      if (asked.method == "DELETE") return one.ending;
+      return asked.method == "GET" ? parts("") : answer(400, "");  // the upload of a part fails
+    });
+    const auto done = store_at(server)->put("s3://bucket/one", memory_source(content, "content"), {.memory_bytes = 1});
+    REQUIRE(!done);
+    CHECK(done.error().hint == one.hint);
   }
 }
