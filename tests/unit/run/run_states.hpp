@@ -168,4 +168,23 @@ inline void flip_byte(const std::filesystem::path& file, std::int64_t offset) {
   stream.put(static_cast<char>(old ^ 1));
 }
 
+// Resumes on this many ranks, and checks that each has the state of `step`. Returns the notes about skipped steps.
+inline std::vector<error> check_resumes(const std::filesystem::path& folder, std::int32_t ranks, std::int64_t step,
+                                        const checkpoint_run_options& options = {}) {
+  std::vector<error> skipped;
+  on_ranks(ranks, [&](any_communicator& comm) -> result<void> {
+    auto run = checkpoint_run::open(folder, comm, options);
+    if (!run) return std::move(run).error();
+    trainer state(comm.rank(), comm.size());
+    auto resumed = run->resume(state, comm);
+    if (!resumed) return std::move(resumed).error();
+    if (comm.rank() == 0) skipped = resumed->skipped;
+    if (auto same = expect(resumed->step == step, "another step"); !same) return same;
+    if (auto same = expect(resumed->path == folder / folder_name(step, options.names), "another path"); !same)
+      return same;
+    return expect(state == trained(comm, step), "other values");
+  });
+  return skipped;
+}
+
 }  // namespace run_states
