@@ -4,13 +4,10 @@
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
-#include <optional>
 #include <scratch_folder.hpp>
-#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
