@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "errors.hpp"
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,7 +60,46 @@ py::object one_to_python(const error& e) {
                      py::arg("found") = text(e.found), py::arg("hint") = text(e.hint), py::arg("errno") = e.sys);
 }
 
+// A code that another version of the package has named is unsupported.
+errc code_named(std::string_view name) {
+  const auto found = std::ranges::find(code_names, name);
+  return found == code_names.end() || *found == code_names.front() ? errc::unsupported
+                                                                    : static_cast<errc>(found - code_names.begin());
+}
+
+// Surrogates that no file name has are spelled out: an error about such a text must arrive too.
+std::string encoded(const py::handle& text) {
+  for (const char* surrogates : {"surrogateescape", "backslashreplace"}) {
+    const auto made = py::reinterpret_steal<py::bytes>(PyUnicode_AsEncodedString(text.ptr(), "utf-8", surrogates));
+    if (made) return made;
+    if (PyErr_ExceptionMatches(PyExc_UnicodeError) == 0) throw py::error_already_set();
+    PyErr_Clear();
+  }
+  return {};
+}
+
+// A problem without others.
+error one_from_python(const py::handle& problem) {
+  const auto field = [&](const char* name) { return encoded(problem.attr(name)); };
+  error made = fail(code_named(field("code")), field("message"));
+  made.key = field("key");
+  made.file = field("path");
+  made.expected = field("expected");
+  made.found = field("found");
+  made.hint = field("hint");
+  made.sys = problem.attr("errno").cast<int>();
+  for (const py::handle rank : problem.attr("ranks")) made.ranks.push_back(rank.cast<std::int32_t>());
+  for (const py::handle pair : problem.attr("boxes")) made.boxes.push_back(to_box(pair));
+  return made;
+}
+
 }  // namespace
+
+error from_python(const py::handle& problem) {
+  error made = one_from_python(problem);
+  for (const py::handle other : problem.attr("others")) made.others.push_back(one_from_python(other));
+  return made;
+}
 
 py::object to_python(const error& e) {
   const std::vector<error> problems = e.problems();

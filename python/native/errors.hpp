@@ -22,6 +22,8 @@ std::string bytes_of(const pybind11::handle& text);
 /// problems.
 pybind11::object to_python(const shardmesh::error& e);
 pybind11::list to_python(const std::vector<shardmesh::error>& errors);
+/// The reverse of `to_python`: an error with the fields of a shardmesh.Error and its others.
+shardmesh::error from_python(const pybind11::handle& problem);
 
 /// Throws the error as a Python exception.
 [[noreturn]] void raise(const shardmesh::error& e);

@@ -4,6 +4,7 @@
 // mapped_ranks, and saves in rank_saving.
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <chrono>
 #include <concepts>
 #include <cstdint>
@@ -89,9 +90,10 @@ class ranks {
   bool is_sound() const { return !shared_ || shared_->status().has_value(); }
 
   // Reports that this rank cannot do its part of the call (redistribute, save_mapped, or save) that the others are in,
-  // or will be in. They get an error with the reason.
-  void refuse(const py::str& why, const std::string& call_name) {
-    const error reason = fail(errc::unsupported, bytes_of(why)).with_rank(rank());
+  // or will be in. They get the error `why`, with this rank.
+  void refuse(const py::object& why, const std::string& call_name) {
+    error reason = from_python(why);
+    if (std::ranges::find(reason.ranks, rank()) == reason.ranks.end()) reason.ranks.push_back(rank());
     std::stop_source stop;
     call_options call;
     call.cancel = stop.get_token();

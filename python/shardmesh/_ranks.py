@@ -67,11 +67,9 @@ def alone() -> Members:
     return Members(_native.Ranks.join(memory.token, 0, None), (0,), process=os.getpid())
 
 
-def _told(problem: Exception) -> str:
-    """The text of this rank's error for the others, which add the rank and a code."""
-    if not isinstance(problem, Error):
-        return f"{type(problem).__name__}: {problem}"
-    return ": ".join(one for one in (problem.path, problem.key, problem.message) if one)
+def _told(problem: Exception) -> Error:
+    """This rank's error as the others get it."""
+    return problem if isinstance(problem, Error) else failure("unsupported", f"{type(problem).__name__}: {problem}")
 
 
 #: For each default group (there may be another after destroy_process_group): members by their use and ranks.

@@ -35,6 +35,7 @@ except KeyboardInterrupt:
 # A rank that waits for one that never comes: in `join`, or in `refuse` after both have joined.
 RANK = """
 import os, signal, sys, threading, time
+import shardmesh
 from shardmesh import _native
 memory = _native.SharedMemory.make(2)
 if sys.argv[1] == "refuse":
@@ -47,7 +48,7 @@ began = time.monotonic()
 threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 try:
     if sys.argv[1] == "refuse":
-        rank.refuse("no luck")
+        rank.refuse(shardmesh.Error("unsupported", "no luck"))
     else:
         _native.Ranks.join(memory.token, 0, 60.0)
     print("finished")

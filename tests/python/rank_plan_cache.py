@@ -188,9 +188,8 @@ class PlanCacheTest(common.WorkTest):
             self.assertGreaterEqual(reuses, 1)
 
     def test_a_rank_that_cannot_save_is_every_ranks_error_and_the_plan_stays(self):
-        for rank, (answers, wrong, reuses) in enumerate(run_ranks(2, refused, str(self.work))):
-            codes = [None, "unsupported", "invalid_argument" if rank == 1 else "unsupported", None]
-            self.assertEqual([one and one[0] for one in answers], codes)
+        for answers, wrong, reuses in run_ranks(2, refused, str(self.work)):
+            self.assertEqual([one and one[0] for one in answers], [None, "unsupported", "invalid_argument", None])
             self.assertIn("pickled", answers[1][1])
             self.assertIn("its method state_dict raised ValueError: not today", answers[2][1])
             self.assertEqual(reuses, 1)

@@ -91,7 +91,8 @@ int report_malformed(const shard_list& list, bool json) {
         .member("message", one)
         .member("text", with_code(one, malformed_code))
         .end_object();
-  out.end_list().member("more_problems", more).member("total", list.problem_count).end_object().finish();
+  out.end_list().member("more_problems", more).member("total", list.problem_count);
+  out.member("total_is_exact", true).end_object().finish();
   return problem;
 }
 
@@ -105,7 +106,8 @@ void print_json(const shard_list& list, const cover_report& report) {
   out.begin_object().member("ok", report.ok()).key("size").list(list.shape).member("shards", list.owners.size());
   out.key("problems").begin_list();
   for (const cover_problem& p : report.problems) write_problem(out, list, p);
-  out.end_list().member("more_problems", more_of(report)).member("total", report.total).end_object().finish();
+  out.end_list().member("more_problems", more_of(report)).member("total", report.total);
+  out.member("total_is_exact", report.total_is_exact).end_object().finish();
 }
 
 // PyTorch's rule: a ShardedTensor's metadata has no replicas, so equal boxes overlap, except empty and scalar ones.

@@ -60,6 +60,7 @@ constexpr empty_members members[] = {
     {"check-shards", "[]", "size"},
     {"check-shards", "0", "shards"},
     {"check-shards", "1", "total"},
+    {"check-shards", "true", "total_is_exact"},
     {"devices", "[]", "gpus"},
     {"devices", "null", "problem"},
     {"devices", "{}", "libraries kernel_cache"},

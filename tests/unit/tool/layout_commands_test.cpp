@@ -169,7 +169,8 @@ TEST_CASE("check-shards names overlaps, gaps and what extends beyond the tensor,
      "message":"shards 1 and 2 (ranks 2 and 5) overlap in [4:6, 0:8)",
      "text":"shards 1 and 2 (ranks 2 and 5) overlap in [4:6, 0:8) [overlap]"},
     {"code":"gap","kind":"gap","shards":[],"offsets":[6,0],"sizes":[1,8],
-     "message":"[6:7, 0:8) is held by no shard","text":"[6:7, 0:8) is held by no shard [gap]"}],"more_problems":0,"total":2})j"));
+     "message":"[6:7, 0:8) is held by no shard","text":"[6:7, 0:8) is held by no shard [gap]"}],"more_problems":0,"total":2,
+     "total_is_exact":true})j"));
   const auto beyond = check(R"({"size":[5],"shards":[{"offsets":[0],"sizes":[4]},{"offsets":[4],"sizes":[2]}]})");
   CHECK(beyond.status == 1);
   CHECK(beyond.err == "shard 1 extends beyond the tensor [5] with [4:6) [out_of_bounds]\n");
