@@ -44,22 +44,26 @@ def full_disk(oracle):
 
 
 def unreadable_file(oracle):
-    folder = copy_of(oracle, "unreadable")
-    (folder / "__0_0.distcp").chmod(0)
-    command = [str(oracle.tool), "verify", str(folder)]
-    if os.geteuid() == 0:  # root can read everything: run as another user
-        runner = shutil.which("setpriv")
-        if not runner:
-            print("skipped unreadable_file: running as root without setpriv")
-            return
-        command = [runner, "--reuid=65534", "--regid=65534", "--clear-groups", *command]
-        for parent in folder.parents:
-            if not os.stat(parent).st_mode & 0o001:
-                print("skipped unreadable_file: its folder is closed to other users")
+    """A file that this user may not read is an error, whether or not the checkpoint names it: it may hold a pickle."""
+    for name in ("__0_0.distcp", "extra.pkl"):
+        folder = copy_of(oracle, f"unreadable_{name}")
+        with open(folder / name, "ab"):
+            pass
+        (folder / name).chmod(0)
+        command = [str(oracle.tool), "verify", str(folder)]
+        if os.geteuid() == 0:  # root can read everything: run as another user
+            runner = shutil.which("setpriv")
+            if not runner:
+                print("skipped unreadable_file: running as root without setpriv")
                 return
-    done = subprocess.run(command, capture_output=True, text=True)
-    oracle.check(done.returncode == 3, "unreadable_file", f"exits {done.returncode}: {done.stderr[-300:]}")
-    oracle.check("__0_0.distcp" in done.stderr and "Permission denied" in done.stderr, "unreadable_file", done.stderr[-300:])
+            command = [runner, "--reuid=65534", "--regid=65534", "--clear-groups", *command]
+            for parent in folder.parents:
+                if not os.stat(parent).st_mode & 0o001:
+                    print("skipped unreadable_file: its folder is closed to other users")
+                    return
+        done = subprocess.run(command, capture_output=True, text=True)
+        oracle.check(done.returncode == 3, f"unreadable_file {name}", f"exits {done.returncode}: {done.stderr[-300:]}")
+        oracle.check(name in done.stderr and "Permission denied" in done.stderr, f"unreadable_file {name}", done.stderr[-300:])
 
 
 def empty_paths(oracle):

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides which files and items of a checkpoint are searched for pickles.
 module;
+#include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -28,7 +29,10 @@ void scan_file(const fs::path& path, const std::string& name, const checkpoint_r
   auto source = pool.open(path);
   const std::string no_key;
   if (!source) {
-    if (is_url(path)) into.problem(std::move(source).error(), no_key);  // a store may fail for a while
+    // An unread file may hold a pickle, unless it was removed after it was listed. Without a reader, the caller has an
+    // error already; a store, however, may have failed for this file only.
+    const bool is_unread = reader != nullptr && source.error().sys != ENOENT;
+    if (is_url(path) || is_unread) into.problem(std::move(source).error(), no_key);
     return;
   }
   scan_bytes(**source, {.file = name, .key = no_key, .known = reader ? dcp::names_of_metadata(*reader, path) : nullptr},
@@ -60,8 +64,8 @@ global_report find_globals(const fs::path& path, checkpoint_reader* reader, cons
     for (checkpoint_reader* const copies : readers_of_copies(*reader)) scan_items(*copies, options.threads, found);
   }
   global_report report = found.take();
-  // A store that failed to list a folder, or to look at a file, may have hidden a pickle. Without a reader, the caller
-  // has an error already.
+  // If a store failed to list a folder or to describe a file, the search may have missed a pickle. Without a reader,
+  // the caller has an error already.
   auto failed = answers.failure();
   if (failed && reader != nullptr && report.problems.empty()) report.problems.push_back(*std::move(failed));
   return report;
