@@ -52,7 +52,7 @@ class category_type final : public std::error_category {
       case errc::narrowing:
         return "a narrowing cast was not allowed";
       case errc::no_memory:
-        return "the memory budget is too small";
+        return "not enough memory";
       case errc::missing_key:
         return "missing key";
       case errc::duplicate_key:

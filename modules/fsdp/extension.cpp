@@ -81,8 +81,8 @@ result<void> check_holds(const layout& has, const layout& wants) {
         return fail(errc::unsupported, "with these uneven cuts, a rank does not hold all of its chunk")
             .with_rank(rank)
             .with_box(want.where)
-            .with_values(to_string(has), to_string(wants))
-            .with_hint("use sharded_state_dict, which moves the missing elements; chunk_tensor needs none");
+            .with_values(to_string(wants), to_string(has))
+            .with_hint("use sharded_state_dict, which moves the missing elements, or chunk_tensor, which needs none");
     }
   }
   return {};

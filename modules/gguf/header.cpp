@@ -61,7 +61,7 @@ class header_reader {
     SHARDMESH_TRY(const auto found, at_.number<std::uint32_t>("the magic number"));
     if (found != std::uint32_t{0x46554747})
       return fail(errc::bad_format, "is not a GGUF file")
-          .with_values("the bytes \"GGUF\" at its begin", fmt::format("{:#010x}", found));
+          .with_values("the bytes \"GGUF\" at its beginning", fmt::format("{:#010x}", found));
     SHARDMESH_TRY(made_.version, at_.number<std::uint32_t>("the version"));
     const std::uint32_t version = made_.version;
     if (version != 0 && (version & 0xFFFFU) == 0)
@@ -105,7 +105,8 @@ class header_reader {
     if (!value || !is_alignment(*value))
       return fail(errc::bad_format, "the alignment is invalid")
           .with_key(alignment_key)
-          .with_values("a power of two, at least 8", value ? fmt::format("{}", *value) : "another type of value");
+          .with_values("a power of two from 8 to 2147483648",
+                       value ? fmt::format("{}", *value) : "another type of value");
     made_.alignment = static_cast<std::int64_t>(*value);
     return {};
   }
@@ -185,7 +186,7 @@ class header_reader {
       if (tensor.begin < before.end)
         return fail(errc::bad_format, fmt::format("its data overlaps {}", escaped(before.name)))
             .with_key(tensor.name)
-            .with_values(fmt::format("a begin at {} or behind", before.end), fmt::format("{}", tensor.begin));
+            .with_values(fmt::format("a beginning at {} or later", before.end), fmt::format("{}", tensor.begin));
     }
     return {};
   }

@@ -60,7 +60,7 @@ bool begins_array(std::span<const std::byte> first) {
 result<std::int64_t> header_bytes_of(std::span<const std::byte> first) {
   if (!begins_array(first))
     return fail(errc::bad_format, "is not a NumPy array")
-        .with_values("the bytes \"\\x93NUMPY\" at its begin", "others");
+        .with_values("the bytes \"\\x93NUMPY\" at its beginning", "others");
   const auto byte = [&](std::size_t i) { return std::to_integer<std::int64_t>(first[i]); };
   if (first.size() < preamble_bytes + 2) return bad_header("it is cut off");
   const std::int64_t major = byte(6), minor = byte(7);

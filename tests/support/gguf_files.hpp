@@ -29,7 +29,8 @@ inline std::string array(std::uint32_t type, std::uint64_t count) {
 }
 
 /// The numbers of some types, as the specification has them.
-inline constexpr std::uint32_t uint8 = 0, uint32 = 4, int32 = 5, float32 = 6, boolean = 7, string = 8, array_type = 9;
+inline constexpr std::uint32_t uint8 = 0, uint32 = 4, int32 = 5, float32 = 6, boolean = 7, string = 8, array_type = 9,
+                               uint64 = 10;
 inline constexpr std::uint32_t f32 = 0, f16 = 1, q4_0 = 2, q8_0 = 8, iq2_xxs = 16, i8 = 24;
 
 /// A file that is described value by value and tensor by tensor.

@@ -113,7 +113,7 @@ TEST_CASE("counts beyond the file's size are refused before memory is allocated"
   }
 }
 
-TEST_CASE("the alignment is a power of two from 8 on") {
+TEST_CASE("the alignment is a power of two from 8 to 2^31") {
   for (const std::uint32_t alignment : {8U, 64U, 4096U}) {
     made::file file = small();
     file.alignment = alignment;
@@ -133,6 +133,10 @@ TEST_CASE("the alignment is a power of two from 8 on") {
     CHECK(why.key == "general.alignment");
     CHECK(why.found == std::to_string(alignment));
   }
+  made::file beyond = small();
+  beyond.value("general.alignment", made::uint64, made::number(std::uint64_t{1} << 32));
+  CHECK(refused(beyond).expected == "a power of two from 8 to 2147483648");
+  CHECK(refused(beyond).found == "4294967296");
   made::file file = small();
   file.value("general.alignment", made::string, made::text("32"));
   CHECK(refused(file).key == "general.alignment");
