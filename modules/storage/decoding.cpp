@@ -3,6 +3,7 @@ module;
 #include <fmt/core.h>
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
@@ -10,6 +11,7 @@ module;
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <utility>
@@ -21,7 +23,7 @@ namespace {
 
 constexpr std::size_t buffer_bytes = 64 << 10;
 
-// A decoder that reads its source front to back.
+// A decoder that reads its source front to back. A lack of memory throws std::bad_alloc: it is no damage of the data.
 class decoder {
  public:
   virtual ~decoder() = default;
@@ -54,7 +56,9 @@ class fed_decoder : public decoder {
 
 class zstd_decoder final : public fed_decoder {
  public:
-  explicit zstd_decoder(const byte_source& encoded) : fed_decoder(encoded), context_(ZSTD_createDCtx()) {}
+  explicit zstd_decoder(const byte_source& encoded) : fed_decoder(encoded), context_(ZSTD_createDCtx()) {
+    if (!context_) throw std::bad_alloc();
+  }
 
   result<std::size_t> decode(std::span<std::byte> out) override {
     ZSTD_outBuffer output{out.data(), out.size(), 0};
@@ -66,6 +70,7 @@ class zstd_decoder final : public fed_decoder {
         if (chunk.empty()) break;
       }
       const std::size_t status = ZSTD_decompressStream(context_.get(), &output, &input_);
+      if (ZSTD_getErrorCode(status) == ZSTD_error_memory_allocation) throw std::bad_alloc();
       if (ZSTD_isError(status)) return damaged(ZSTD_getErrorName(status));
       at_frame_end_ = status == 0;
     }
@@ -85,7 +90,7 @@ class deflate_decoder final : public fed_decoder {
  public:
   // `is_gzip`: the stream is one or more members of gzip. Otherwise it is raw: ZIP records have no zlib header.
   deflate_decoder(const byte_source& encoded, bool is_gzip) : fed_decoder(encoded), is_gzip_(is_gzip) {
-    inflateInit2(&stream_, is_gzip ? MAX_WBITS + 16 : -MAX_WBITS);
+    if (inflateInit2(&stream_, is_gzip ? MAX_WBITS + 16 : -MAX_WBITS) != Z_OK) throw std::bad_alloc();
   }
   ~deflate_decoder() override { inflateEnd(&stream_); }
 
@@ -105,6 +110,7 @@ class deflate_decoder final : public fed_decoder {
       }
       // zlib may have taken all bytes, and still hold output for which there was no room. It needs no input for that.
       const int status = inflate(&stream_, Z_NO_FLUSH);
+      if (status == Z_MEM_ERROR) throw std::bad_alloc();
       if (status == Z_BUF_ERROR) return damaged("the stream ends early");
       if (status != Z_OK && status != Z_STREAM_END) return damaged(stream_.msg ? stream_.msg : "not a deflate stream");
       at_member_end_ = is_gzip_ && status == Z_STREAM_END;

@@ -43,6 +43,8 @@ COMMANDS = [
     Command("inspect .pt", "inspect", "SRC/state.pt", "--json"),
     Command("verify", "verify", "SRC/dcp", "--json"),
     Command("verify hf", "verify", "SRC/hf", "--json"),
+    Command("verify zstd", "verify", "SRC/zstd", "--json"),
+    Command("verify .nemo", "verify", "SRC/packed.nemo", "--json"),
     Command("diff", "diff", "SRC/dcp", "SRC/model.safetensors", "--json"),
     Command("convert to safetensors", "convert", "SRC/dcp", "DST/a.safetensors", "--json", writes="a.safetensors"),
     Command("convert to dcp", "convert", "SRC/model.safetensors", "DST/a", "--to", "dcp", "--json", writes="a"),
@@ -66,6 +68,8 @@ def make_sources(oracle, folder):
     shutil.copytree(oracle.golden / "single_rank" / "checkpoint", folder / "dcp")
     shutil.copytree(oracle.golden / "hf_sharded" / "checkpoint", folder / "hf")
     shutil.copytree(oracle.golden / "single_rank" / "checkpoint", folder / "run" / "step-100")
+    shutil.copytree(oracle.golden / "options_zstd" / "checkpoint", folder / "zstd")
+    shutil.copy(oracle.data / "nemo" / "packed.nemo", folder / "packed.nemo")
     shutil.copy(oracle.data / "pickle" / "state.pt", folder / "state.pt")
     oracle.succeeds("sources", "convert", folder / "dcp", folder / "model.safetensors")
     (folder / "shards.json").write_text(json.dumps({"size": [4], "shards": [

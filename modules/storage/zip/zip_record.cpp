@@ -10,6 +10,7 @@ module;
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,7 +37,7 @@ result<std::vector<std::byte>> inflate(std::span<const std::byte> compressed, st
     return fail(errc::bad_format, "deflated data cannot have the stated size");
   std::vector<std::byte> out(static_cast<std::size_t>(size_bytes));
   z_stream stream{};
-  if (inflateInit2(&stream, -15) != Z_OK) return fail(errc::io, "cannot start zlib");
+  if (inflateInit2(&stream, -15) != Z_OK) throw std::bad_alloc();
   std::size_t in_at = 0, out_at = 0;
   int status = Z_OK;
   std::byte beyond{};  // zlib needs room for a byte to notice surplus data
@@ -55,6 +56,7 @@ result<std::vector<std::byte>> inflate(std::span<const std::byte> compressed, st
       status = Z_DATA_ERROR;
   }
   inflateEnd(&stream);
+  if (status == Z_MEM_ERROR) throw std::bad_alloc();  // the data is not damaged
   if (status != Z_STREAM_END || out_at != out.size() || in_at != compressed.size())
     return fail(errc::bad_format, "deflated data is damaged or does not have the stated size");
   return out;
