@@ -198,7 +198,9 @@ error detail::caught_error() {
   } catch (const exception& e) {
     return e.error();
   } catch (const std::bad_alloc&) {
-    return fail(errc::no_memory, "there is not enough memory");
+    error made = fail(errc::no_memory, "there is not enough memory");
+    made.sys = ENOMEM;
+    return made;
   } catch (const std::exception& e) {
     return fail(errc::invalid_argument, fmt::format("an exception was thrown: {}", e.what()));
   } catch (...) {

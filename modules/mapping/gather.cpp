@@ -3,6 +3,7 @@ module;
 #include <shardmesh/try.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -129,7 +130,12 @@ class gatherer {
     const std::int64_t bytes = from.volume() * item_;
     if (bytes > staging_bytes_) {
       staging_.reset(new (std::nothrow) std::byte[static_cast<std::size_t>(bytes)]);
-      if (staging_ == nullptr) return fail(errc::no_memory, "there is no memory for the staging of a mapping");
+      if (staging_ == nullptr) {
+        staging_bytes_ = 0;
+        error lack = fail(errc::no_memory, "there is no memory for the staging of a mapping");
+        lack.sys = ENOMEM;
+        return lack;
+      }
       staging_bytes_ = bytes;
     }
     const extents strides = contiguous_strides(from.sizes);

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests errors that carry several problems: which are kept, how they are counted, and their text.
+// Tests errors that carry several problems (which are kept, how they are counted, and their text), and errors made of
+// exceptions.
 #include <catch2/catch_test_macros.hpp>
 
+#include <cerrno>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -92,4 +95,15 @@ TEST_CASE("errors are equal if their other problems and the numbers of dropped o
   CHECK_FALSE(e == fail_all({missing("a"), missing("c")}, 1));
   CHECK_FALSE(e == fail_all({missing("a"), missing("b")}, 2));
   CHECK_FALSE(e == missing("a"));
+}
+
+TEST_CASE("a lack of memory is an error of the system, and not of a budget") {
+  error why;
+  try {
+    throw std::bad_alloc();
+  } catch (...) {
+    why = detail::caught_error();
+  }
+  CHECK(why.code == errc::no_memory);
+  CHECK(why.sys == ENOMEM);
 }
