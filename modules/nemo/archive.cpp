@@ -17,9 +17,12 @@ import shardmesh.storage;
 namespace shardmesh::nemo {
 namespace {
 
-bool looks_like_gzip(const byte_source& source) {
+// Returns the error of a failed read: an unreadable file is not a file of another format.
+result<bool> looks_like_gzip(const byte_source& source) {
   std::array<std::byte, 2> head{};
-  return source.size_bytes() >= 2 && source.read(0, head) && head == std::array{std::byte{0x1f}, std::byte{0x8b}};
+  if (source.size_bytes() < 2) return false;
+  SHARDMESH_TRY(source.read(0, head));
+  return head == std::array{std::byte{0x1f}, std::byte{0x8b}};
 }
 
 }  // namespace
@@ -27,7 +30,7 @@ bool looks_like_gzip(const byte_source& source) {
 result<archive> archive::open(const std::filesystem::path& file, file_pool pool, read_budget& budget) {
   SHARDMESH_TRY(std::unique_ptr<byte_source> source, pool.open(file));
   archive made;
-  made.is_compressed_ = looks_like_gzip(*source);
+  SHARDMESH_TRY(made.is_compressed_, looks_like_gzip(*source));
   if (made.is_compressed_) {
     SHARDMESH_TRY(source, open_decoding_source(std::move(source), codec::gzip, &budget, file.string()));
   }
