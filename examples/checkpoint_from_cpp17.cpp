@@ -34,7 +34,8 @@ void save_and_reshard(const std::string& folder) {
               sm::diff(first, second).equal() ? "yes" : "no");
 }
 
-// Opens one key of many, builds only its description, and waits for a background load.
+// Opens a checkpoint with the description of one key only, loads that tensor in the background, and maps its first
+// chunk.
 void load_in_background(const std::string& path) {
   sm::open_options little;
   little.only_keys = {sm::checkpoint::open(path).tensor_at(0).key};
@@ -61,7 +62,7 @@ void plan_a_move() {
               static_cast<long long>(plan.cost().bytes_moved), plan.links().size(), plan.steps(0).size());
 }
 
-// Prints every known detail of an error: the path does not exist.
+// An error has its details as fields. This one has a path, which does not exist.
 void show_an_error(const std::string& path) {
   try {
     sm::checkpoint::open(path);

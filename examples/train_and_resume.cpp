@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Four ranks train and save a step now and then, in the background. The training "crashes" in the middle of a save; two
-// ranks then resume from the newest step that is whole.
+// Four ranks train, and save every tenth step in the background. The training "crashes" in the middle of a save; two
+// ranks then resume from the newest complete step.
 #include <shardmesh/try.hpp>
 
 #include <cstddef>
@@ -52,7 +52,7 @@ result<void> set_objects(model& mine, std::span<const local_state_object> object
   return {};
 }
 
-// Trains from the newest good step on. Returns the step at which this call began.
+// Resumes from the newest complete step, and trains further. Returns the step from which it resumed; 0 for none.
 result<std::int64_t> train(const std::filesystem::path& folder, communicator_ref comm, std::int64_t steps) {
   const checkpoint_run_options options{.incremental = true, .keep = {.last = 2, .every = 100}};
   SHARDMESH_TRY(checkpoint_run run, checkpoint_run::open(folder, comm, options));

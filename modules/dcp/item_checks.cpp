@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the items of a folder, and copies them as they are.
+// Checks the items of a folder, and returns their archives unchanged.
 module;
 #include <shardmesh/try.hpp>
 

@@ -22,12 +22,13 @@ namespace {
 constexpr std::size_t max_slices = 64;
 constexpr double map_width = 480, map_height = 320, gap = 56, line_height = 16;
 
-// Lines of text from this height down. A line may hold any bytes and have any length.
+// Lines of text as SVG, with the space that they take.
 struct caption_lines {
   std::string body;
   double height = 0, width = 0;
 };
 
+// Draws lines of text below each other, from `top` down. They may be of any length and contain any bytes.
 caption_lines caption_at(double top, std::span<const std::string> lines) {
   constexpr std::size_t longest = 120;
   constexpr double character = 7;  // the approximate width
@@ -55,7 +56,7 @@ double scaled(std::int64_t coordinate, std::int64_t size, double length) {
   return size == 0 ? 0 : static_cast<double>(coordinate) / static_cast<double>(size) * length;
 }
 
-// Coordinates at the edges of boxes, as many as fit.
+// Numbers at the edges of boxes. Leaves out a number that would overlap the one before it.
 std::string column_edges(const std::set<std::int64_t>& edges, const scene& all, double top) {
   std::string body;
   double free = 0;

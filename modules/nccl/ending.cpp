@@ -9,7 +9,7 @@ import :engine;
 namespace shardmesh::nccl {
 namespace {
 
-constexpr std::chrono::milliseconds ask_every{1};  // how often to check for errors of other ranks
+constexpr std::chrono::milliseconds ask_every{1};  // a wait checks for errors of other ranks at most this often
 constexpr std::chrono::seconds parting{5};         // the time limit of NCCL's finalising
 
 }  // namespace

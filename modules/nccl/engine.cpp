@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launching and waiting. Engines are made in make.cpp; errors, deadlines, and the end are in ending.cpp.
+// Launches operations and waits for them. Engines are made in make.cpp; errors, deadlines, and the shutdown are in
+// ending.cpp.
 module;
 #include "includes.hpp"
 module shardmesh.nccl;
@@ -9,7 +10,7 @@ import :engine;
 namespace shardmesh::nccl {
 namespace {
 
-constexpr std::chrono::milliseconds ask_every{1};  // how often a wait checks for errors of other ranks
+constexpr std::chrono::milliseconds ask_every{1};  // a wait checks for errors of other ranks at most this often
 
 class started final : public pending::operation {
  public:
@@ -135,7 +136,7 @@ void engine::launch(operation& op) {
   if (failed(code)) poison(parts_.nccl.check(code, op.what, parts_.where, comm_).error(), true);
 }
 
-// Records the event behind a call, which is running from then on.
+// Records an event on the stream after the call, whose end it signals. The call counts as running from then on.
 result<void> engine::mark(operation& op) {
   if (!idle_events_.empty()) {
     op.finished = std::move(idle_events_.back());

@@ -168,7 +168,7 @@ class decoding_source final : public byte_source {
         copy_from(tail_, size_ - static_cast<std::int64_t>(tail_.size()), offset, out))
       return {};
     SHARDMESH_TRY(const auto held, lock_.acquire());
-    // After a failure, also for want of memory, the decoder may have decoded bytes that `position_` does not count.
+    // After a failure, such as a lack of memory, the decoder may have decoded bytes that `position_` does not count.
     result<void> done;
     try {
       done = decode_from(offset, out);
@@ -233,7 +233,7 @@ class decoding_source final : public byte_source {
 result<std::unique_ptr<byte_source>> open_decoding_source(std::unique_ptr<byte_source> encoded, codec how,
                                                           read_budget* budget, const std::string& place) {
   auto source = std::make_unique<decoding_source>(std::move(encoded), how);
-  // Each stream alone is cut off at the limit of the whole run; `decode` then counts all streams together.
+  // `measure` stops at the limit that is left for all streams. `decode` then counts this stream against that limit.
   const std::int64_t bytes = source->encoded_bytes();
   SHARDMESH_TRY(source->measure(budget != nullptr ? budget->left_to_decode(place, bytes)
                                                   : std::numeric_limits<std::int64_t>::max()));

@@ -38,7 +38,7 @@ std::ptrdiff_t file_ahead::read(int fd, std::int64_t offset, std::span<std::byte
     if (nears_end(offset + got)) request(fd, offset, offset + got);
     return got;
   }
-  // Some kernels answer 0 for bytes that are not in the cache. At the end of the file, the read below answers 0, too.
+  // Some kernels return 0 for bytes that are not in the cache. At the end of the file, the read below also returns 0.
   if (got == 0 || errno == EAGAIN) {
     out = out.first(std::min(out.size(), static_cast<std::size_t>(widest_window)));
     request(fd, offset, offset + static_cast<std::int64_t>(out.size()));

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 #: The scheme of "s3://bucket/x". A single letter would be a Windows drive.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
-#: What pathlib makes of a URL.
+#: A URL that went through pathlib, which removes one of the two slashes.
 _SHORTENED_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/([^/].*)", re.DOTALL)
 
-#: The largest number of threads, and of anything else.
+#: The upper limits: of a number of threads, and of every other number.
 _MOST_THREADS = 2**31 - 1
 _MOST = 2**63 - 1
 

@@ -36,7 +36,7 @@ using namespace shardmesh;
 
 constexpr std::size_t most_rows = 64;  // of the table of ranks
 
-// Adds the bytes of tensors to each rank. Tensors with one layout share the sizes of the ranks' parts.
+// Counts the bytes of tensors on each rank. The sizes of the ranks' parts are computed once for each layout.
 class byte_counter {
  public:
   explicit byte_counter(std::size_t ranks) : held_(ranks, 0) {}
@@ -101,7 +101,7 @@ std::string row_of(const checkpoint_plan& made, std::size_t rank, const owner_co
                      human_bytes(cost.sent_bytes), human_bytes(cost.received_bytes), human_bytes(cost.peak_bytes));
 }
 
-// The costs of all ranks, also of those that hold and want nothing.
+// The costs of all ranks, also of those that neither hold nor receive anything.
 std::vector<owner_cost> costs_of(const checkpoint_plan& made) {
   std::vector<owner_cost> all(std::max(made.held_before.size(), made.held_after.size()));
   for (std::size_t rank = 0; rank < all.size(); ++rank) all[rank].owner = static_cast<owner_id>(rank);

@@ -25,8 +25,8 @@ struct map_outputs {
   bool json = false, force = false;
 };
 
-/// Writes the outputs that are asked for. `checkpoints`: those whose files no output may replace. Returns the exit
-/// status, and reports failures.
+/// Writes the requested outputs. No output may replace a file of `checkpoints`. Returns the exit status, and reports
+/// failures.
 int show_tensor(const shown_tensor& shown, const map_outputs& outputs, const std::vector<std::string>& checkpoints);
 
 }  // namespace tool

@@ -68,7 +68,7 @@ bool is_zarr(const fs::path& folder) {
   return text && text->find("\"sharded_backend\"") != std::string::npos && text->find("\"zarr\"") != std::string::npos;
 }
 
-// What a folder of the older format opens as: the file of its only rank, or the folder itself.
+// Returns the path to open for a folder of the older format: the file of its only rank, or the folder itself.
 std::optional<fs::path> older_checkpoint_in(const fs::path& folder) {
   const std::vector<std::string> ranks = folders_of(folder, "mp_rank_");
   if (ranks.empty()) return std::nullopt;

@@ -231,7 +231,7 @@ result<void> check_listed_name(const std::string& url) {
   return detail::check_name_in(url.substr(0, url.rfind('/')), found.object->name);
 }
 
-// Lists a folder in which many names were looked at: a format may keep each tensor in a file of its own.
+// Lists a folder after many requests about names in it: a format may keep each tensor in a file of its own.
 void list_looked_in(const std::string& url) {
   const std::size_t slash = url.rfind('/');
   if (has_query(url) || slash < url.find("://") + 3) return;

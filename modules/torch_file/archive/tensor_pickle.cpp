@@ -19,7 +19,8 @@ namespace {
 using put_bytes::buffer;
 using put_bytes::put;
 
-/// Emits protocol 2 as Python's pickler does: every string, global, and non-empty tuple goes into the memo.
+/// Emits protocol 2 as Python's pickler does. Every string, global, and non-empty tuple goes into the memo, and so does
+/// the result of each call of a function, which the caller memoizes.
 class protocol2 {
  public:
   protocol2() {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether boxes cover a box, each element once."""
+"""Tests whether boxes cover a box, each element exactly once."""
 from __future__ import annotations
 
 import secrets
@@ -19,12 +19,12 @@ class _Marks(dict):
 
 
 def covers_once(boxes: Iterable[BoxLike], whole: BoxLike) -> bool:
-    """Whether the boxes, each (offsets, sizes), cover the whole box, and no element twice. Takes time in proportion to
-    the number of boxes.
+    """Returns whether the boxes, each (offsets, sizes), cover every element of the whole box exactly once. The time is
+    proportional to the number of boxes.
 
     A box is the product, over its dimensions, of (the mark of its begin - the mark of its end). The sum of these
-    products is a polynomial in the marks, which is that of the whole box only for an exact cover. Any other cover passes
-    with a probability below 2**-100.
+    products is a polynomial in the marks. It equals the polynomial of the whole box only for an exact cover. An invalid
+    cover passes with a probability below 2**-100.
     """
     marks = [_Marks() for _ in whole[0]]
 

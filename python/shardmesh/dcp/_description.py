@@ -72,7 +72,7 @@ def _tensor(entry: TensorEntry, checkpoint: Checkpoint, places: dict | None) -> 
 
 
 def _add_place(places: dict, index: dcp.MetadataIndex, place: Any) -> None:
-    """Adds a place if it is known; it is not for tensors that are composed of several."""
+    """Adds a place if it is known. A tensor that is composed of several others has none."""
     file, offset, length, transform = place
     if not file:
         return
