@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Horizontal bars: one amount of bytes per rank, file or link.
+// Horizontal bars: the bytes of each rank, file, or link.
 
 const most_bars = 512;
 
-// items: [{name, bytes, color}], drawn in their order; hover(item) gives the lines of a tooltip.
+// items: [{name, bytes, color}], drawn in their order. `hover(item)` returns the lines of a tooltip.
 function make_bars(items, hover, empty = "nothing") {
   const largest = items.reduce((most, item) => Math.max(most, item.bytes), 1);
   const area = element("div", {class: "bars"});

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who holds what of one tensor: a map of the last two dimensions, one slice of the others at a time, to scale.
+// Draws the boxes of one tensor and their holders, to scale: the last two dimensions, for one slice of the others at a
+// time.
 
 const most_drawn_boxes = 4096;
 
-// The outer dimensions' intervals between the edges of boxes: [{offsets, sizes}], the first hundred, and the number of all.
+// Returns the slices: the intervals between the edges of boxes in the outer dimensions. `slices` are the first hundred,
+// each {offsets, sizes}; `count` is the number of all.
 function slices_of(shape, boxes) {
   let slices = [{offsets: [], sizes: []}], count = 1;
   for (let d = 0; d + 2 < shape.length; ++d) {
@@ -15,7 +17,7 @@ function slices_of(shape, boxes) {
   return {slices, count};
 }
 
-// Equal boxes are one, held by all of their holders: {offsets, sizes, parts}.
+// Merges equal boxes: each result, {offsets, sizes, parts}, lists the merged boxes in `parts`.
 function merged(boxes) {
   const by_place = new Map();
   for (const box of boxes) {
@@ -25,7 +27,8 @@ function merged(boxes) {
   return [...by_place.values()];
 }
 
-// boxes: [{offsets, sizes, ...}]; label(parts) is a short text, color(parts), hover(box with parts) the lines of a tooltip.
+// boxes: [{offsets, sizes, ...}]. For merged boxes, `label(parts)` returns a short text, `color(parts)` a colour, and
+// `hover(box)` the lines of a tooltip.
 function make_box_map(shape, boxes, {label, color, hover}) {
   if (boxes.length > most_drawn_boxes) return element("p", {class: "soft"}, `${exact(boxes.length)} boxes are too many to draw`);
   if (shape.includes(0)) return element("p", {class: "soft"}, "no cells");

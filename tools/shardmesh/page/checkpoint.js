@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `shardmesh inspect --json` said, as rows of a table and as a tree of bytes.
+// Turns the document of `shardmesh inspect --json` into the rows of a table and into a tree of bytes.
 
-const deepest_key = 24; // names of hostile keys have no end of dots
+const deepest_key = 24; // a hostile key may have any number of dots
 
-// Holders are the ranks that wrote, where all files have one in their names, else files.
+// The holders are the ranks that wrote the files, if every file's name contains a rank; otherwise, they are the files.
 function read_checkpoint(data) {
   const files = Object.keys(data.files), by_rank = files.length > 0 && files.every((file) => data.files[file].rank !== null);
   const holders = new Map();
@@ -34,7 +34,7 @@ function read_checkpoint(data) {
   return {tensors, holders: order, by_rank};
 }
 
-// {name, bytes, tensors, children: Map or null, entry}; parts: [{key, bytes, entry}].
+// A group is {name, bytes, tensors, children: Map or null, entry}. Parts of it are [{key, bytes, entry}].
 function make_group(name) {
   return {name, bytes: 0, tensors: 0, children: new Map(), entry: null};
 }
@@ -59,7 +59,8 @@ function group_by_module(name, parts) {
   return collapsed(root);
 }
 
-// Groups of one child are one with it: "model.layers". A tensor whose key begins another's is a child of its own.
+// Joins a group that has one child with that child: "model.layers". If a tensor's key is also the prefix of other keys,
+// the tensor becomes the child "(itself)" of their group.
 function collapsed(group) {
   if (!group.children) return group;
   for (const [step, child] of group.children) {

@@ -9,7 +9,7 @@ const kinds = Object.keys(kind_words).filter((kind) => data.kinds[kind] > 0);
 const count_of = (...names) => sum(names.map((name) => data.kinds[name] ?? 0));
 const all = differences.length + data.more_differences;
 
-// Infinite and NaN differences are text in the document.
+// The document has infinite and NaN differences as text.
 const largest_of = (one) => one.kind !== "values" || !(one.elements > 0) ? -1 : /nan|inf/.test(one.largest_difference) ? Infinity : Number(one.largest_difference);
 const share_text = (one) => one.elements > 0 ? `${exact(one.different)} of ${exact(one.elements)}` : "";
 const largest_text = (one) => one.elements > 0 ? one.largest_difference : "";
@@ -23,7 +23,7 @@ const table = make_table("differences", [
   {title: "largest difference", width: "minmax(100px, 1fr)", number: true, text: largest_text, value: largest_of, optional: true},
 ], {hover: lines_of, choose: (one) => choose(one)});
 
-// The chosen difference, whole.
+// Shows the chosen difference in full.
 const detail = card("No difference", {id: "detail"});
 function choose(one) {
   const facts = [["key", shown_key(one.key, 2000)], ["difference", one.what], ["left and right", shown(one.text, 4000)]];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements, numbers and names. Names come from untrusted files: they only ever become text.
+// Makes elements, and formats numbers and names. Names come from untrusted files, so they are only used as text.
 
 function fill(made, attributes, children) {
   for (const [name, value] of Object.entries(attributes))
@@ -9,7 +9,7 @@ function fill(made, attributes, children) {
   return made;
 }
 
-// element("td", {class: "number", onclick: chosen}, "text", another)
+// For example: element("td", {class: "number", onclick: chosen}, "text", another)
 function element(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
@@ -18,8 +18,8 @@ function drawing(tag, attributes = {}, ...children) {
   return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 }
 
-// A long text loses its middle, and keeps twice as much of its end as of its beginning: the keys of a model differ at their
-// ends. The command line does the same. No pair of surrogates is cut.
+// Replaces the middle of a long text by "...". Keeps twice as much of the end as of the beginning, because the keys of
+// a model differ at their ends. The command line does the same. Does not cut surrogate pairs.
 function shortened(text, most) {
   if (text.length <= most) return text;
   const is_second = (at) => (text.charCodeAt(at) & 0xfc00) === 0xdc00, kept = Math.max(0, most - 3);
@@ -29,26 +29,26 @@ function shortened(text, most) {
   return `${text.slice(0, head)}...${text.slice(tail)}`;
 }
 
-// The text of an element of class "tail", which shows the end of a text that does not fit.
+// Wraps the text of an element of class "tail", which shows the end of a text that does not fit.
 const with_tail = (text) => element("bdi", {dir: "ltr"}, text);
 
-// What no one can see, or what turns the order of letters around, is spelled: as the command line does it. Halves of
-// surrogate pairs are bytes that were no UTF-8.
+// Shortens a name and escapes its invisible and bidirectional characters, as the command line does. A lone surrogate
+// stands for a byte that is not UTF-8.
 const hidden = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}]/gu;
 function shown(name, most = 400) {
   return shortened(name, most).replace(hidden, (letter) => `\\u{${letter.codePointAt(0).toString(16)}}`);
 }
 
-// A key can be empty.
+// Shows an empty key as "".
 const shown_key = (key, most) => (key === "" ? '""' : shown(key, most));
 
-// Rounds as the command line does: ties to even, while toFixed rounds them up.
+// Rounds ties to even, as the command line does; toFixed would round them up.
 function rounded(amount, digits) {
   const scaled = amount * 10 ** digits, below = Math.floor(scaled);
   return ((scaled - below === 0.5 ? below + (below % 2) : Math.round(scaled)) / 10 ** digits).toFixed(digits);
 }
 
-// As the command line prints them: "1 byte", "512 bytes", "1.5 KiB".
+// Formats bytes as the command line does: "1 byte", "512 bytes", "1.5 KiB".
 function human_bytes(size) {
   if (size < 1024) return `${size} byte${size === 1 ? "" : "s"}`;
   const units = ["KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -57,7 +57,7 @@ function human_bytes(size) {
   return `${rounded(amount, amount < 10 ? 1 : 0)} ${units[unit]}`;
 }
 
-// Beyond 2^53 numbers are not exact here.
+// Marks numbers beyond 2^53 as approximate: JavaScript does not represent them exactly.
 function exact(number) {
   return Number.isSafeInteger(number) ? String(number) : `about ${number.toPrecision(4)}`;
 }
@@ -69,7 +69,7 @@ const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 const interval = (box) => `[${box.offsets.map((from, d) => `${from}:${from + box.sizes[d]}`).join(", ")})`;
 const shape_text = (shape) => `[${shape.join(", ")}]`;
 
-// [0, 1, 2, 5] is "0-2,5".
+// Formats ascending numbers as ranges: [0, 1, 2, 5] as "0-2,5".
 function ranges(numbers) {
   const parts = [];
   for (let first = 0, last; first < numbers.length; first = last) {
@@ -80,16 +80,16 @@ function ranges(numbers) {
   return parts.join(",");
 }
 
-// Neighbouring ranks get colours far apart: the golden angle.
+// The golden angle gives neighbouring ranks very different colours.
 const color_of = (number) => `hsl(${(number * 137.508 + 210) % 360} 62% ${number % 2 ? 70 : 64}%)`;
 
-// Items of a list, at most so many. The last one counts the rest, and `more` that are not in `all`.
+// Makes at most `most` items of a list. A further item counts the rest, and the `more` items that `all` lacks.
 function listed(all, most, text, more = 0) {
   const items = all.slice(0, most).map((one) => element("li", {}, text(one))), rest = all.length - items.length + more;
   return rest > 0 ? [...items, element("li", {class: "soft"}, `and ${exact(rest)} more`)] : items;
 }
 
-// A figure at the top; its exact number stands beside the rounded one.
+// A figure at the top of the page. `value` is the exact number behind the rounded `text`.
 function figure(title, text, note = "", value = undefined) {
   return element("div", {}, element("dt", {}, title),
     element("dd", {"data-value": value, "data-title": title}, text, element("small", {}, note)));
@@ -100,7 +100,7 @@ function card(title, {controls = [], ...attributes}, ...children) {
     element("div", {class: "head"}, element("h2", {}, title), ...controls), ...children);
 }
 
-// Buttons of which one is pressed.
+// A group of buttons, one of which is pressed.
 function choice(names, pressed, choose) {
   const buttons = names.map((name) => element("button", {type: "button", "aria-pressed": String(name === pressed), onclick: () => {
     for (const button of buttons) button.setAttribute("aria-pressed", String(button.textContent === name));
@@ -109,7 +109,8 @@ function choice(names, pressed, choose) {
   return element("span", {class: "choice", role: "group"}, ...buttons);
 }
 
-// What is under the pointer: `lines(target)` is an array, its first line a title, or nothing.
+// Shows a tooltip for the element under the pointer. `lines(target)` returns its lines, the first of which is a title;
+// nothing for no tooltip.
 function tip_over(area, lines) {
   const tip = document.getElementById("tip");
   area.addEventListener("pointermove", (event) => {

@@ -7,7 +7,7 @@ const dtype_colors = ["#7aa7f0", "#f2a65e", "#7fca8b", "#e58fb1", "#b79ae6", "#e
 const by_holder = checkpoint.by_rank ? "by rank" : "by file";
 const holder_word = checkpoint.by_rank ? "rank" : "file";
 
-// Dtypes in the order of their bytes.
+// The dtypes, the one with the most bytes first.
 const dtypes = new Map();
 for (const {dtype, bytes} of checkpoint.tensors) dtypes.set(dtype, (dtypes.get(dtype) ?? 0) + bytes);
 const dtype_order = [...dtypes.keys()].sort((a, b) => dtypes.get(b) - dtypes.get(a));
@@ -23,7 +23,7 @@ function holders_text(tensor) {
   return ranges(holders.map((holder) => holder.id).filter((id) => id !== "nowhere").sort((a, b) => a - b)) || "none";
 }
 
-// Who holds what: at most eight lines.
+// The lines of a tensor's tooltip: its facts, and the bytes of at most eight holders.
 function lines_of(tensor) {
   const held = [...tensor.held].sort(([a], [b]) => checkpoint.holders.indexOf(a) - checkpoint.holders.indexOf(b));
   const lines = held.slice(0, 8).map(([holder, bytes]) => `${shown(holder.name, 80)}: ${human_bytes(Math.round(bytes))} (${percent(bytes, tensor.bytes)})`);
@@ -37,7 +37,7 @@ function lines_of_node(node) {
     ...(node.is_gathered ? ["too small to draw one by one: open it"] : [])];
 }
 
-// The tensor that was chosen: its facts, its map, its chunks.
+// Shows the facts, the map, and the holders of the chosen tensor.
 const detail = card("No tensor", {id: "detail"});
 function show_detail(chosen) {
   const facts = [["key", shown_key(chosen.key, 2000)], ["dtype", chosen.dtype], ["shape", shape_text(chosen.shape)],
@@ -61,7 +61,7 @@ function choose(tensor) {
   show_detail(tensor);
 }
 
-// The treemap, and the way back up from where it was opened.
+// The treemap, and the path of the groups that were opened in it, as buttons that go back.
 const treemap = make_treemap("bytes of tensors", {
   paint: (node) => holder_of(node)?.color ?? dtype_color(first_tensor(node).dtype),
   open: (node) => { path.push(node); show_path(); },
@@ -71,7 +71,7 @@ const treemap = make_treemap("bytes of tensors", {
 const crumbs = element("nav", {class: "crumbs", "aria-label": "opened groups"});
 const legend = element("div", {class: "legend"});
 
-// A group too small to be opened has the colour of its first tensor.
+// A group that is drawn as one tile has the colour of its first tensor.
 const first_child = (node) => node.children.values().next().value;
 const holder_of = (node) => node.holder ?? (node.is_gathered ? first_child(node).holder : undefined);
 function first_tensor(node) {
@@ -129,7 +129,7 @@ const box = element("input", {type: "search", placeholder: "search keys, dtypes,
 }});
 box.value = page_state.get("search");
 
-// What is not a tensor.
+// The objects, which are not tensors.
 const objects = Object.entries(data.objects).map(([key, {kind, type, value}]) => ({key, kind, type, value: value_text(value)}));
 function value_text(value) {
   try {

@@ -11,7 +11,7 @@ function boxes_text(rank) {
   return texts.length === 0 ? "nothing" : texts.join(" ") + (more > 0 ? ` and ${exact(more)} more` : "");
 }
 const ranks = data.ranks.map((rank) => ({...rank, where: boxes_text(rank), place: coordinate_text(data, rank.coordinate)}));
-// Unknown if a rank's elements fill no whole number of bytes.
+// Null if the elements of some rank do not fill whole bytes.
 const amounts = ranks.every((rank) => rank.bytes !== null) ? ranks.map((rank) => rank.bytes) : null;
 const amount_figure = (title, combined) => amounts === null ? figure(title, "unknown", whose) : figure(title, human_bytes(combined()), whose, combined());
 const more_ranks = data.more_ranks ?? 0, more_boxes = sum(ranks.map((rank) => rank.more_boxes ?? 0));
@@ -26,7 +26,7 @@ const table = make_table("ranks", [
   {title: "bytes", width: "minmax(90px, 0.8fr)", number: true, text: (r) => r.bytes === null ? "unknown" : exact(r.bytes), value: (r) => r.bytes ?? -1},
 ], {hover: rank_lines, choose: (rank) => table.mark(rank)});
 
-// A number is a rank; other words are found in a row's text.
+// Searches for a rank if the text is a number, and otherwise for rows that contain every word.
 const found = element("span", {class: "soft", id: "found"});
 function search(words) {
   const wanted = words.toLowerCase().split(/\s+/).filter(Boolean), one = /^\s*(\d+)\s*$/.exec(words)?.[1];
@@ -41,7 +41,7 @@ function search(words) {
 const box = element("input", {type: "search", placeholder: "rank, coordinate, or box", "aria-label": "search", oninput: () => search(box.value)});
 box.value = page_state.get("search");
 
-// Which rank holds which box. Equal boxes are drawn once, with all of their ranks.
+// The map of the boxes and their ranks. Equal boxes are drawn once, with all of their ranks.
 const held = ranks.flatMap((rank) => rank.boxes.map((one) => ({...one, rank: rank.rank})));
 const holders = (parts) => ranges([...new Set(parts.map((part) => part.rank))].sort((a, b) => a - b));
 const map = make_box_map(data.shape, held, {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes from every rank to every rank as shades. Where ranks are too many for the place, neighbours share a cell.
+// Draws the bytes from each rank to each other rank as shades. If there are too many ranks, neighbours share a cell.
 
 const most_cells = 128;
 
@@ -15,7 +15,7 @@ function make_matrix(ranks, links, choose) {
   const name = (at) => width_in_ranks === 1 ? `${at}` : `${at * width_in_ranks}-${Math.min(ranks, (at + 1) * width_in_ranks) - 1}`;
   const shade = (amount) => 0.12 + 0.88 * (amount / largest);
 
-  // As the theme has it now.
+  // Returns the colour of a CSS variable in the current theme.
   function color_named(variable) {
     const probe = element("i");
     probe.style.color = `var(${variable})`;

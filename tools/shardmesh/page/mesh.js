@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mesh and its placements in words. Names of mesh dimensions are any text.
+// Describes a mesh and its placements in words. The names of mesh dimensions may be any text.
 
 // side: {mesh, mesh_names (empty if it has none), placements}
 const dimension_name = (side, at) => side.mesh_names.length > 0 ? shown(side.mesh_names[at], 60) : `mesh dimension ${at}`;
@@ -8,7 +8,7 @@ const dimension_name = (side, at) => side.mesh_names.length > 0 ? shown(side.mes
 const placement_lines = (side) => side.placements.map((placement, at) =>
   `${dimension_name(side, at)} (${plural(side.mesh[at], "rank")}): ${placement}`);
 
-// What a placement does to a tensor of this shape.
+// Explains the effect of a placement on a tensor of this shape.
 function placement_meaning(placement, shape) {
   const [, kind, dimension, segments] = /^S([SG]?)\((\d+),?([\d:]*)\)$/.exec(placement) ?? [];
   if (dimension !== undefined) {
@@ -18,6 +18,6 @@ function placement_meaning(placement, shape) {
   return placement === "R" ? "every rank has a copy" : "every rank has a term of the reduction";
 }
 
-// "dp=1, tp=0"; "1, 0" in a mesh without names.
+// Formats a coordinate: "dp=1, tp=0", or "1, 0" in a mesh without names.
 const coordinate_text = (side, coordinate) =>
   coordinate.map((at, d) => side.mesh_names.length > 0 ? `${shown(side.mesh_names[d], 30)}=${at}` : String(at)).join(", ");

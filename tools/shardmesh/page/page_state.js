@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is chosen stands behind the # of the address, so that a link shows what its sender saw.
+// Keeps the state of the page (the search, the choices, the theme) behind the # of its address, so that a link
+// reproduces it.
 
 const page_state = {
   values: new URLSearchParams(location.hash.slice(1)),
@@ -11,7 +12,8 @@ const page_state = {
   },
 };
 
-// Colours: as the system has them, light, dark. `repaint` draws what takes its colours from the style by hand.
+// The button that switches the colours: as in the system, light, or dark. `repaint` redraws canvases, which do not
+// follow the style by themselves.
 function theme_switch(repaint) {
   const button = document.getElementById("theme"), themes = ["auto", "light", "dark"];
   const apply = () => {
@@ -30,7 +32,7 @@ function theme_switch(repaint) {
   apply();
 }
 
-// Calls `draw` when the size of `area` changes, as a frame of its own.
+// Calls `draw` in an animation frame of its own when the size of `area` changes.
 function on_resize(area, draw) {
   let size = "";
   new ResizeObserver(() => {

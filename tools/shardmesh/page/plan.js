@@ -16,7 +16,7 @@ const link_lines = (link) => [`rank ${link.from} to rank ${link.to}`, plural(lin
 const rank_bars = (amounts) => amounts.map((bytes, rank) => ({name: `rank ${rank}`, bytes, color: color_of(rank)}));
 const rank_lines = (item) => [item.name, plural(item.bytes, "byte")];
 
-// Copies in rows: also those that stay on a rank.
+// The rows of the table: all copies, including those within a rank.
 const copies = data.copies.map((copy) => ({...copy, cells: volume(copy.sizes), where: interval(copy)}));
 const table = make_table("copies", [
   {title: "from", width: "minmax(60px, 0.6fr)", number: true, text: (c) => String(c.from), value: (c) => c.from},
@@ -28,7 +28,7 @@ const table = make_table("copies", [
   choose: (copy) => table.mark(copy),
 });
 
-// "3" is what rank 3 sends or gets; "3>5" one link.
+// "3" finds the copies that rank 3 sends or receives, and "3>5" those of one link.
 const found = element("span", {class: "soft", id: "found"});
 function search(words) {
   const [, from, to] = /^\s*(\d+)\s*(?:>|to|\s)\s*(\d+)\s*$/.exec(words) ?? [];
@@ -49,7 +49,7 @@ function show_link(from, to) {
 
 const matrix = make_matrix(ranks, links, (from, to) => show_link(from, to));
 
-// The tensor in boxes that move together: coloured by who gives them, or by who gets them.
+// The map of the tensor's boxes, each of which moves as one, coloured by sender or by receiver.
 const map_view = element("div");
 const sides = {"by sender": "from", "by receiver": "to"};
 function show_map(name) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table of which only the rows in sight exist, so that a million are no more work than twenty. Sorted by a click on a
-// title; arrow keys move the choice.
+// A table that has elements only for the visible rows, so a million rows cost as much as twenty. A click on a title
+// sorts the rows, and the arrow keys move the choice.
 
-const row_height = 28, most_rows = 1000000; // browsers end at 33 million pixels
+const row_height = 28, most_rows = 1000000; // browsers limit an element to about 33 million pixels
 
-// columns: [{title, width, text(row), value(row), number, optional, key, tail, code}], value being what is sorted by. Keys, and
-// texts with a tail, keep their ends where they do not fit.
-// hover(row): lines of a tooltip; choose(row).
+// columns: [{title, width, text(row), value(row), number, optional, key, tail, code}]. `value` is the key for sorting.
+// Columns with `key` or `tail` show the end of a text that does not fit. `hover(row)` returns the lines of a tooltip;
+// `choose(row)` is called for the row that the user chooses.
 function make_table(name, columns, {hover, choose}) {
   let rows = [], sorted_by = -1, descending = false, chosen = null;
   const body = element("div", {class: "rows", role: "rowgroup"});

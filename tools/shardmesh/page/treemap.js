@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A treemap: areas in proportion to bytes, groups within groups. What is too small to see is one tile with a count, so that
-// the number of tiles is bounded however many tensors there are.
+// A treemap: nested tiles whose areas are proportional to bytes. Nodes that are too small to see share a tile with a
+// count, so the number of tiles is bounded for any number of tensors.
 
 const most_tiles = 1500, least_area = 90, least_group_area = 2500, title_height = 17;
 
-// Rectangles of items (largest first, all of bytes > 0) that fill a place, as near to squares as can be.
+// Returns rectangles for the items (sorted, the largest first; all with bytes > 0). They fill the place, and are as
+// close to squares as possible.
 // Source: Bruls, Huizing, van Wijk, Squarified Treemaps, 2000.
 function squarify(items, place) {
   const made = [];
@@ -33,7 +34,8 @@ function squarify(items, place) {
 
 const largest_first = (items) => items.sort((a, b) => b.bytes - a.bytes);
 
-// Groups of neighbours that are too small to be seen one by one: "0 ... 99", as many as can be seen in an area.
+// Gathers neighbours that are too small to be seen one by one: "0 ... 99". Makes at most as many groups as are visible
+// in the area.
 function gathered(children, area) {
   const total = sum(children.map((child) => child.bytes)), most = Math.max(1, Math.min(children.length / 2, 64, Math.floor(area / least_group_area)));
   const groups = [];
@@ -54,7 +56,7 @@ function gathered(children, area) {
   return groups;
 }
 
-// The children of a group that are large enough to be seen in an area, and the others in groups.
+// Returns the children of a group that are large enough to be visible in the area, and the others gathered in groups.
 function visible_children(group, area) {
   const all = [...group.children.values()].filter((child) => child.bytes > 0), total = sum(all.map((child) => child.bytes));
   const is_seen = (child) => (child.bytes / total) * area >= least_area;
@@ -64,8 +66,8 @@ function visible_children(group, area) {
   return largest_first([...seen, ...gathered(others, share * area)]);
 }
 
-// nodes: {name, bytes, tensors, children: Map or null, entry}. `paint(node)` is the colour of a tensor, `open(node)` is
-// called for groups, `choose(entry)` for tensors, `hover(node)` gives the lines of a tooltip.
+// Nodes are {name, bytes, tensors, children: Map or null, entry}. `paint(node)` returns the colour of a tile. A click
+// calls `open(node)` for a group, and `choose(entry)` for a tensor. `hover(node)` returns the lines of a tooltip.
 function make_treemap(name, {paint, open, choose, hover}) {
   const area = element("div", {class: "treemap", role: "img", "aria-label": name});
   let root = null, chosen = null;
