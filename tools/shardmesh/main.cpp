@@ -178,6 +178,9 @@ int run(int argc, char** argv) {
     return call.status;
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() != 0) return tool::usage_error(app, e);
+    // The help of an unknown command is not the general one.
+    const std::vector<std::string> unknown = app.remaining();
+    if (app.get_subcommands().empty() && !unknown.empty()) return tool::usage_error(app, CLI::ExtrasError(unknown));
     app.exit(e);  // --help and --version
     std::cout.flush();
     return std::cout ? tool::done : tool::not_completed;

@@ -92,6 +92,7 @@ TEST_CASE("convert names the file of objects that it writes beside safetensors")
 TEST_CASE("commands, options and dtypes that are misspelled are answered with the near ones") {
   for (const auto& [call, line] : std::vector<std::pair<std::string, std::string>>{
            {"inspekt x", "shardmesh: unknown command 'inspekt'; did you mean inspect? (see 'shardmesh --help')"},
+           {"inspekt --help", "shardmesh: unknown command 'inspekt'; did you mean inspect? (see 'shardmesh --help')"},
            {"check_shards x",
             "shardmesh: unknown command 'check_shards'; did you mean check-shards? (see 'shardmesh --help')"},
            {"inspect x --maps",
