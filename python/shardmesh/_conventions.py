@@ -6,7 +6,7 @@ import math
 import operator
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from numbers import Real
 from typing import Any
 
@@ -15,6 +15,9 @@ from ._error import failure
 
 #: Configurations nest two or three objects. Deeper ones are not followed, as in the C++ half.
 _MOST_LEVELS = 8
+#: Sizes in a params.json of Meta or Mistral, and Hugging Face's names of them, as in the C++ half.
+_COMMON_NAMES = {"dim": "hidden_size", "n_heads": "num_attention_heads", "n_kv_heads": "num_key_value_heads",
+                 "n_layers": "num_hidden_layers", "hidden_dim": "intermediate_size"}
 
 
 def mappings() -> list[str]:
@@ -66,6 +69,7 @@ def _config(config: Any) -> str | dict[str, int] | None:
         return _arguments.source(config)
     numbers: dict[str, int] = {}
     _add_numbers(config, "", 0, numbers)
+    _add_common_names(numbers)
     others: dict[str, int] = {}
     _add_texts_and_lists(config, "", 0, others)
     return {**others, **numbers}
@@ -73,9 +77,7 @@ def _config(config: Any) -> str | dict[str, int] | None:
 
 def _add_numbers(members: Mapping[Any, Any], prefix: str, level: int, to: dict[str, int]) -> None:
     """Adds the integers and booleans of a configuration; other values are left out, as from a file."""
-    for key, value in members.items():
-        if not isinstance(key, str):
-            raise _arguments.wrong("config", "a mapping whose keys are texts", members)
+    for key, value in _members(members, level):
         if isinstance(value, Mapping):
             if level < _MOST_LEVELS:
                 _add_numbers(value, f"{prefix}{key}.", level + 1, to)
@@ -83,6 +85,28 @@ def _add_numbers(members: Mapping[Any, Any], prefix: str, level: int, to: dict[s
         number = _integer(value)
         if number is not None:
             to[prefix + key] = number
+
+
+def _members(members: Mapping[Any, Any], level: int) -> Iterator[tuple[str, Any]]:
+    """Yields keys as texts, with their values. `to_dict()` of every configuration of Transformers has an `id2label`
+    whose keys are integers. `json.dump` writes these as texts."""
+    for key, value in members.items():
+        if isinstance(key, str):
+            yield key, value
+        elif level == 0:
+            raise _arguments.wrong("config", "a mapping whose keys are texts", members)
+        elif isinstance(key, int):
+            yield str(key), value
+
+
+def _add_common_names(numbers: dict[str, int]) -> None:
+    if "dim" not in numbers or "n_layers" not in numbers:
+        return
+    for own, common in _COMMON_NAMES.items():
+        if own in numbers:
+            numbers.setdefault(common, numbers[own])
+    if numbers.get("vocab_size", 0) < 0:  # Llama 1 and 2 take the size from the tokenizer
+        del numbers["vocab_size"]
 
 
 def _integer(value: Any) -> int | None:
@@ -96,14 +120,14 @@ def _integer(value: Any) -> int | None:
 
 def _add_texts_and_lists(members: Mapping[Any, Any], prefix: str, level: int, to: dict[str, int]) -> None:
     """Adds the names of texts, fractions, and lists, as `read_config` of the C++ half does."""
-    for key, value in members.items():
+    for key, value in _members(members, level):
         name = prefix + key
         if isinstance(value, Mapping):
             if level < _MOST_LEVELS:
                 _add_texts_and_lists(value, f"{name}.", level + 1, to)
         elif isinstance(value, str):
             _add_text(name, value, to)
-        elif isinstance(value, Real) and _integer(value) is None:
+        elif isinstance(value, Real) and not isinstance(value, int) and _integer(value) is None:
             if math.isfinite(value) and value != math.floor(value):
                 to[f"{name}.fraction"] = 1
         elif isinstance(value, (list, tuple)):

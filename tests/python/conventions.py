@@ -196,6 +196,30 @@ class ConventionTest(common.WorkTest):
         for given in (self.work / "lists.json", config, {**config, "kinds": tuple(config["kinds"])}):
             self.check(shardmesh.open(stored, map=rules, config=given), expected)
 
+    def test_the_dict_of_a_configuration_of_transformers_has_integers_as_keys_of_its_labels(self):
+        labels = {"id2label": {0: "LABEL_0", 1: "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
+        self.check(shardmesh.open(self.folder, map=TO_MEGATRON, config={**CONFIG, **labels}), megatron(self.hf))
+        rules = self.work / "labels.toml"
+        rules.write_text("left = 'a'\nright = 'b'\n[sizes]\nn = 'more.1 * id2label.1.LABEL_1'\n"
+                         "[[rule]]\nleft = 'w'\nright = 'v'\nindex = 'w: (n m) -> v: m n'\n")
+        array = numpy.arange(6, dtype=numpy.float32)
+        stored = self.written({"w": array}, self.work / "labels.safetensors", "safetensors")
+        config = {**labels, "more": {1: 2}, "digits": 10**400}
+        (self.work / "labels.json").write_text(json.dumps({**labels, "more": {1: 2}}))
+        for given in (self.work / "labels.json", config):
+            self.check(shardmesh.open(stored, map=rules, config=given),
+                       {"v": numpy.ascontiguousarray(array.reshape(2, 3).T)})
+
+    def test_the_sizes_of_a_params_json_have_hugging_faces_names_whether_from_a_file_or_a_dict(self):
+        there = self.work / "megatron"
+        shardmesh.convert(self.folder, there, "hf", map=TO_MEGATRON)
+        names = {"hidden_size": "dim", "num_attention_heads": "n_heads", "num_key_value_heads": "n_kv_heads",
+                 "num_hidden_layers": "n_layers", "intermediate_size": "hidden_dim"}
+        params = {names.get(name, name): value for name, value in CONFIG.items()}
+        (self.work / "params.json").write_text(json.dumps({**params, "vocab_size": -1}))
+        for given in (self.work / "params.json", params, {**params, "vocab_size": -1}):
+            self.check(shardmesh.open(there, map=TO_HF, config=given), self.hf)
+
     def test_a_model_is_refused_by_a_fraction_of_its_configuration_whether_from_a_file_or_a_dict(self):
         part = {**CONFIG, "partial_rotary_factor": 0.75}
         (self.work / "part.json").write_text(json.dumps(part))
