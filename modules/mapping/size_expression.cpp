@@ -63,8 +63,6 @@ result<std::int64_t> size_expression::combine(operation what, std::int64_t a, st
   if (divides && b <= 0)
     return refuse(errc::invalid_argument, "the divisor must be positive")
         .with_values("1 or more", fmt::format("{}", b));
-  // Rounds down, also below zero.
-  const auto remainder = [&] { return (a % b + b) % b; };
   std::optional<std::int64_t> value;
   switch (what) {
     case operation::logical_or:
@@ -93,9 +91,9 @@ result<std::int64_t> size_expression::combine(operation what, std::int64_t a, st
             .with_values(fmt::format("a multiple of {}", b), fmt::format("{}", a));
       return a / b;
     case operation::divide_down:
-      return (a - remainder()) / b;
+      return a / b - (a % b < 0 ? 1 : 0);
     case operation::remainder:
-      return remainder();
+      return a % b < 0 ? a % b + b : a % b;
     default:
       break;
   }

@@ -42,6 +42,12 @@ TEST_CASE("size expressions have the usual precedence") {
       {"a // b", 2},
       {"-a // b", -3},
       {"-7 % 5", 3},
+      {"-10 // b", -2},
+      {"-10 % b", 0},
+      {"(most // 2 + 2) % most", INT64_MAX / 2 + 2},  // the sum of the two numbers would overflow
+      {"(-most - 1) // 3", INT64_MIN / 3 - 1},        // rounds down from the least number
+      {"(-most - 1) % 3", 1},
+      {"(-most - 1) // 1", INT64_MIN},
       {"a % b", 2},
       {"--a", 12},
       {"a > b", 1},
