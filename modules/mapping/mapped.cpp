@@ -161,14 +161,17 @@ class mapped_reader final : public torch_file::archive_forwarding_reader {
     const tensor_entry &tied = stored.tensors[a], &partner = stored.tensors[b];
     const extents& shape = tied.shape;
     if (bits(tied.type) == 0 || !tied.opaque_type.empty() || !partner.opaque_type.empty()) return compare_opaque(a, b);
-    if (bits(tied.type) % 8 != 0 || box::whole(shape).is_empty()) return {};
-    const std::int64_t rows = shape.rank() == 0 ? 1 : shape[0],
-                       row = box::whole(shape).volume() / rows * shardmesh::item_bytes(tied.type);
-    const std::int64_t step = std::max(std::int64_t{1}, compared_bytes / row);
+    const auto size = shardmesh::size_bytes(tied.type, box::whole(shape).volume());
+    if (!size) return fail(errc::overflow, "the elements of a tied tensor are no whole bytes").with_key(tied.key);
+    if (*size == 0) return {};
+    const std::int64_t rows = shape.rank() == 0 ? 1 : shape[0];
+    const bool is_sub_byte = bits(tied.type) % 8 != 0;  // these can only be read whole
+    const std::int64_t step = is_sub_byte ? rows : std::max(std::int64_t{1}, compared_bytes / (*size / rows));
     for (std::int64_t begin = 0; begin < rows; begin += step) {
       box part = box::whole(shape);
       if (shape.rank() > 0) part.offsets[0] = begin, part.sizes[0] = std::min(step, rows - begin);
-      const auto bytes = static_cast<std::size_t>(part.volume() * shardmesh::item_bytes(tied.type));
+      const auto bytes =
+          static_cast<std::size_t>(is_sub_byte ? *size : part.volume() * shardmesh::item_bytes(tied.type));
       std::vector<std::byte> left(bytes), right(bytes);
       const extents strides = contiguous_strides(part.sizes);
       SHARDMESH_TRY(

@@ -201,7 +201,7 @@ result<void> add_ties(mapped_moves& moves, std::span<const held_tensor> from, co
   if (through.untraced_tie) return *through.untraced_tie;
   for (const tied_sources& one : through.ties) {
     const held_tensor &tied = from[one.tied], &partner = from[one.partner];
-    if (bits(tied.type) == 0 || bits(tied.type) % 8 != 0) continue;  // as in a mapped checkpoint
+    if (bits(tied.type) == 0 || bits(tied.type) % 8 != 0) continue;  // not compared between ranks
     tie_move made{one.tied, one.partner, {}};
     if (tied.where != partner.where) {
       if (tied.where.reduction() != reduce_op::none || partner.where.reduction() != reduce_op::none)

@@ -7,9 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <numeric>
+#include <safetensors_files.hpp>
 #include <scratch_folder.hpp>
 #include <string>
 #include <string_view>
@@ -235,6 +237,30 @@ TEST_CASE("tied tensors must be equal") {
   std::filesystem::remove(folder / "a.safetensors");
   const auto other = shown(folder, {{"e", counted({3, 2})}, {"head", counted({3, 2}, 1)}}, rules).value();
   const auto done = other->finish_checks();
+  REQUIRE_FALSE(done);
+  CHECK(done.error().code == errc::disagreement);
+  CHECK(done.error().key == "head");
+}
+
+TEST_CASE("tied tensors of a sub-byte dtype are compared") {
+  constexpr std::string_view rules =
+      "[rename]\n'e' = 'embedding'\n[[tie]]\nside = 'left'\nname = 'head'\nsame_as = 'e'\n";
+  const scratch_folder folder;
+  // The bytes of the file are 0 to 255 again and again: tensors of 768 bytes are equal, those of 6 bytes differ.
+  const auto finished = [&](const std::string& shape, int bytes) {
+    const std::string file = (folder / "a.safetensors").string();
+    const std::string entry = "{\"dtype\":\"F6_E2M3\",\"shape\":" + shape + ",\"data_offsets\":[";
+    const std::string middle = std::to_string(bytes);
+    const std::string json = "{\"e\":" + entry + "0," + middle + "]},\"head\":" + entry + middle + "," +
+                             std::to_string(2 * bytes) + "]}}";
+    std::ofstream(file, std::ios::binary) << safetensors_files::bytes(json, 2 * static_cast<std::size_t>(bytes));
+    auto inner = open_checkpoint(file).value();
+    auto bound = bind_mapping(parse_mapping(rules_text(rules)).value(), inner->contents(), {});
+    REQUIRE(bound);
+    return mapped(std::move(inner), *std::move(bound), {.check_sums = true}).value()->finish_checks();
+  };
+  CHECK(finished("[4,256]", 768));
+  const auto done = finished("[2,4]", 6);
   REQUIRE_FALSE(done);
   CHECK(done.error().code == errc::disagreement);
   CHECK(done.error().key == "head");
