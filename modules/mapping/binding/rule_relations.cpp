@@ -50,12 +50,20 @@ result<std::size_t> rule_relations::relation_of(std::size_t rule, const rule_cap
 result<index_relation> rule_relations::relate_shapes(const rule_captures& captures, const instance_sources& found,
                                                      named_sizes sizes) const {
   const std::vector<extents>& shapes = found.shapes;
-  for (std::size_t t = 0; t < shapes.size(); ++t)
-    if (const std::size_t rank = captures.index.left[t].dimensions.size(); shapes[t].rank() != rank)
-      return fail(errc::shape_mismatch,
-                  fmt::format("'{}' has another number of dimensions than in the rule", captures.index.left[t].alias))
-          .with_key(key_of(found, t))
-          .with_values(detail::counted(rank, "dimension"), to_string(shapes[t]));
+  const std::vector<std::size_t>& begins = found.instance.first_source;
+  for (std::size_t t = 0; t < shapes.size(); ++t) {
+    const std::size_t rank = captures.index.left[t].dimensions.size();
+    if (shapes[t].rank() == rank) continue;
+    const std::string& alias = captures.index.left[t].alias;
+    // Only the dimensions of the captures are known.
+    if (begins[t] == (t + 1 < begins.size() ? begins[t + 1] : found.instance.sources.size()))
+      return fail(errc::invalid_argument,
+                  fmt::format("'{}' is no tensor, because a capture of its name has no values", alias))
+          .with_hint("correct the capture's number of values, or give the rule an 'if'");
+    return fail(errc::shape_mismatch, fmt::format("'{}' has another number of dimensions than in the rule", alias))
+        .with_key(key_of(found, t))
+        .with_values(detail::counted(rank, "dimension"), to_string(shapes[t]));
+  }
   const std::vector<std::optional<extents>> left(shapes.begin(), shapes.end());
   const std::vector<std::optional<extents>> right(captures.index.right.size());
   if (auto inferred = infer_sizes(captures.index, left, right, sizes); !inferred) {

@@ -216,6 +216,12 @@ TEST_CASE("rules that would lose elements or leave a tensor are refused") {
                                              "}'\nright = 'y'\nindex = 'x: h -> y: h'\n") == errc::rank_too_large);
   CHECK(code_of({{"x", counted({2})}}, captures + "[[rule]]\nleft = 'x'\nright = 'y.{" + name +
                                            "}'\nindex = 'x: h -> y: h'\n") == errc::rank_too_large);
+  // Tensors that would be stacked over no values of a capture; a neighbour of the rule is not blamed for them.
+  const error none = refusal({{"x", counted({2})}},
+                             "[captures]\nn = 0\n[[rule]]\nleft.a = 'l.{n}'\nleft.x = 'x'\nright = 'y'\n"
+                             "index = 'a: d, x: d -> y: [a:(n d) | x:d]'\n");
+  CHECK(none.code == errc::invalid_argument);
+  CHECK(none.message.find("'a' is no tensor, because a capture of its name has no values") != std::string::npos);
   // A capture of both names is no size, and a condition has values of such captures only.
   CHECK(code_of({{"x.0", counted({4})}, {"x.1", counted({4})}},
                 "[captures]\nn = 2\n[[rule]]\nleft = 'x.{n}'\nright = 'y.{n}'\nindex = 'x: h -> y: [x:h | _:n]'\n") ==
