@@ -13,6 +13,7 @@ module;
 #include <vector>
 module shardmesh.mapping;
 
+import shardmesh.checkpoint;
 import shardmesh.torch_file;
 import :mapped_objects;
 import :rule_captures;
@@ -34,7 +35,7 @@ result<void> check_equal_objects(checkpoint_reader& inner, const bound_object& o
     }
     if (is_equal) continue;
     const auto shown = [&](const object_value& value, std::size_t of) {
-      return fmt::format("{} of {}", value.json.substr(0, 80), escaped(stored.objects[of].key));
+      return fmt::format("{} of {}", object_text(value.json), escaped(stored.objects[of].key));
     };
     return fail(errc::disagreement, "the parameters of an optimizer that the mapping joins have different values")
         .with_key(object.key)

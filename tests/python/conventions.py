@@ -196,6 +196,13 @@ class ConventionTest(common.WorkTest):
         for given in (self.work / "lists.json", config, {**config, "kinds": tuple(config["kinds"])}):
             self.check(shardmesh.open(stored, map=rules, config=given), expected)
 
+    def test_joined_settings_of_an_optimizer_that_differ_are_shown_as_python_writes_them(self):
+        state = {key: torch.from_numpy(array) for key, array in self.hf.items()}
+        rates = {f"optim.param_groups.{key}.lr": 0.001 if ".q_proj" in key else 0.01 for key in self.hf}
+        self.refused("disagreement", lambda: shardmesh.save({**state, **rates}, self.work / "rates", map=TO_MEGATRON,
+                                                            config=CONFIG),
+                     "expected 0.001 of ", "found 0.01 of ")
+
     def test_the_dict_of_a_configuration_of_transformers_has_integers_as_keys_of_its_labels(self):
         labels = {"id2label": {0: "LABEL_0", 1: "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
         self.check(shardmesh.open(self.folder, map=TO_MEGATRON, config={**CONFIG, **labels}), megatron(self.hf))

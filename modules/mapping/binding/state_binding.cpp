@@ -219,7 +219,11 @@ class state_binder {
   }
 
   void leave_out(const state_kind& kind, const entries_of& entries, const unused_tensor& parameter, std::size_t entry) {
-    if (!kind.is_tensor) return made_.unused_objects.push_back(entry - source_.tensors.size());
+    if (!kind.is_tensor) {
+      if (parameter.same_as && !entries.contains(*parameter.same_as))
+        return refuse_(lacks_partner(entry, *parameter.same_as));
+      return made_.unused_objects.push_back(entry - source_.tensors.size());
+    }
     const tensor_entry& state = source_.tensors[entry];
     if (!parameter.same_as) {
       made_.unused.push_back(
@@ -229,14 +233,17 @@ class state_binder {
     const auto partner = entries.find(*parameter.same_as);
     const tensor_entry* const same = partner == entries.end() ? nullptr : &source_.tensors[partner->second];
     if (same == nullptr || same->shape != state.shape || same->type != state.type)
-      return refuse_(
-          fail(errc::missing_key,
-               fmt::format("this is optimizer state of a tensor that is tied to '{}', for which the checkpoint "
-                           "has no such state",
-                           source_.tensors[*parameter.same_as].key))
-              .with_key(state.key)
-              .with_hint("rename the state to the tied tensor, or leave the optimizer out first"));
+      return refuse_(lacks_partner(entry, *parameter.same_as));
     made_.unused.push_back({entry, fmt::format("tied to {}", escaped(same->key)), partner->second});
+  }
+
+  error lacks_partner(std::size_t entry, std::size_t partner) const {
+    return fail(errc::missing_key,
+                fmt::format("this is optimizer state of a tensor that is tied to '{}', for which the checkpoint has no "
+                            "such state",
+                            source_.tensors[partner].key))
+        .with_key(key_of(entry))
+        .with_hint("rename the state to the tied tensor, or leave the optimizer out first");
   }
 
   // Refuses entries that follow and get the name of another entry.
