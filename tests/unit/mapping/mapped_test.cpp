@@ -2,6 +2,7 @@
 // Tests checkpoints that are shown under another convention: stacked experts, filler, repetitions, operations on
 // values, ties, and the errors of a mapping that does not fit.
 #include <algorithm>
+#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <cstddef>
@@ -197,6 +198,36 @@ TEST_CASE("operations that turn a finite value into NaN or infinity are refused 
   // Values that are not finite before, and filler, are no reason to refuse.
   CHECK(refused({{"w", small_tensors::tensor{{2}, {HUGE_VALF, NAN}}}}, "'log(x)'").code == errc::ok);
   CHECK(refused({{"w", counted({3}, 1)}}, "'log(x)'", "w: n -> p: [_:pad | w:n]").code == errc::ok);
+}
+
+TEST_CASE("a note names tensors whose operations on values are rounded to a short dtype") {
+  const auto notes_of = [](dtype type, std::string_view values) {
+    const scratch_folder folder;
+    alignas(8) const std::array<std::byte, 8> zeros{};  // two elements
+    const const_tensor_view memory{zeros.data(), type, {}, {2}, {1}};
+    std::vector<save_tensor> saved;
+    for (const char* const key : {"v", "w"}) {
+      save_tensor made{key, {}, {2}, {}};
+      made.parts.push_back({box::whole({2}), memory, 0});
+      saved.push_back(std::move(made));
+    }
+    save(folder / "a.safetensors", saved, target_format::safetensors, save_options{.durable = false}).value();
+    auto inner = open_checkpoint(folder / "a.safetensors").value();
+    const std::string rules = rules_text("[[rule]]\nleft = 'v'\nright = 'x'\nvalues = [" + std::string(values) +
+                                         "]\n[rename]\n'w' = 'y'\n");
+    bound_mapping bound = bind_mapping(parse_mapping(rules).value(), inner->contents(), {}).value();
+    const auto reader = mapped(std::move(inner), std::move(bound)).value();
+    return reader->notes();
+  };
+  const std::string note =
+      "the operations on values of 1 tensor are rounded to bfloat16, the first of them x; a cast to float32 before the "
+      "mapping keeps more digits";
+  const auto has = [&](const std::vector<std::string>& notes) {
+    return std::find(notes.begin(), notes.end(), note) != notes.end();
+  };
+  CHECK(has(notes_of(dtype::bfloat16, "'x + 1'")));
+  CHECK_FALSE(has(notes_of(dtype::bfloat16, "'-x'")));
+  CHECK_FALSE(has(notes_of(dtype::float32, "'x + 1'")));
 }
 
 TEST_CASE("rules that would lose elements or leave a tensor are refused") {
