@@ -203,6 +203,12 @@ class ConventionTest(common.WorkTest):
                                                             config=CONFIG),
                      "expected 0.001 of ", "found 0.01 of ")
 
+    def test_the_time_limit_of_a_call_ends_the_proof_of_a_slow_mapping(self):
+        rules = self.work / "slow.toml"
+        rules.write_text("left = 'a'\nright = 'b'\n[captures]\ni = 4000000\n[[rule]]\nleft = 'l.{i}'\nright = 'r.{i}'\n"
+                         f"if = '{'+'.join(2000 * ['i'])} < 0'\n")
+        self.refused("deadline_exceeded", lambda: shardmesh.open(self.folder, map=rules, within=0.2))
+
     def test_the_dict_of_a_configuration_of_transformers_has_integers_as_keys_of_its_labels(self):
         labels = {"id2label": {0: "LABEL_0", 1: "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
         self.check(shardmesh.open(self.folder, map=TO_MEGATRON, config={**CONFIG, **labels}), megatron(self.hf))

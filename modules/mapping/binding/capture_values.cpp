@@ -23,6 +23,8 @@ namespace {
 // Bounds the names that an untrusted configuration can generate.
 constexpr std::int64_t most_names = std::int64_t{1} << 22;
 constexpr std::int64_t most_name_bytes = std::int64_t{1} << 29;
+// Values of captures between two looks at the limits of the call. A condition may take some microseconds for each.
+constexpr std::int64_t values_between_checks = 256;
 
 }  // namespace
 
@@ -71,6 +73,7 @@ result<void> capture_values::for_each(const std::vector<std::string>& captures, 
   result<void> done;
   for (std::int64_t i = 0; i < count && done; ++i) {
     if (problems_.are_too_many()) return std::move(problems_).take();
+    if (i % values_between_checks == 0) SHARDMESH_TRY(detail::check_current_call());
     std::int64_t rest = i;
     for (std::size_t c = captures.size(); c-- > 0;) {
       const std::int64_t range = range_of(captures[c]);
