@@ -39,6 +39,12 @@ TEST_CASE("values of options that make no sense are named in one plain line") {
   CHECK(says(misuse("inspect x --threads 99999"), "--threads"));
 }
 
+TEST_CASE("an empty mapping, as from an unset variable of the shell, does not mean none") {
+  for (const std::string command : {"convert a b --to dcp", "reshard a b --mesh 2", "diff a b", "map check a",
+                                    "plan a --from-mesh 2 --from R --to-mesh 2 --to R"})
+    CHECK(says(misuse(command + " --map ''"), "--map: '' names no mapping"));
+}
+
 TEST_CASE("rules and destinations are refused in the words of the command line, in text and in JSON") {
   const scratch_folder folder;
   const std::string source = SHARDMESH_TEST_DATA "/golden/single_rank/checkpoint", to = (folder / "to").string();
