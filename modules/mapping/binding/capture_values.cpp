@@ -10,6 +10,8 @@ module;
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 module shardmesh.mapping;
@@ -30,11 +32,12 @@ constexpr std::int64_t values_between_checks = 256;
 
 result<void> capture_values::set(const mapping_rules& mapping, named_sizes sizes, const missing_sizes& missing) {
   sizes_ = std::move(sizes);
+  std::unordered_set<std::string_view> names;
+  for (const named_expression& size : mapping.sizes) names.insert(size.name);
   for (const named_expression& one : mapping.captures) {
-    for (const named_expression& size : mapping.sizes)
-      if (size.name == one.name)
-        return problems_.located(fail(errc::invalid_argument, fmt::format("'{}' is a size and a capture", one.name))
-                                     .with_hint("give one of them another name"));
+    if (names.contains(one.name))
+      return problems_.located(fail(errc::invalid_argument, fmt::format("'{}' is a size and a capture", one.name))
+                                   .with_hint("give one of them another name"));
     const auto found = sizes_.find(one.name);
     if (found == sizes_.end()) return problems_.located(missing.find(one.name)->second);
     if (found->second < 0)
