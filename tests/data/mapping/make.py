@@ -525,6 +525,12 @@ def main():
             if kind == "DeepseekV3" and config.get("q_lora_rank"):
                 mtp = config | {"num_nextn_predict_layers": 1}
                 add("hf.deepseek-v3-mtp", name, mtp, with_mtp(tensors, config), ["hf.deepseek-v3"])
+            if kind == "GptOss":
+                published = {  # as --dequantize shows them
+                    n + "_blocks" if n.endswith("_proj") else n: [s[0], s[2], s[1]] if n.endswith("_proj") else s
+                    for n, s in tensors.items()
+                }
+                add("hf.gpt-oss-mxfp4", name, config, published, ["hf.gpt-oss"])
             if kind in CHECKPOINT:
                 add(convention + "-fused", name, config, fused)
             for target in mappings:
