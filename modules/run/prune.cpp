@@ -111,14 +111,57 @@ class prune_planner {
     if (code) return fail_sys(code.value(), "cannot resolve", run_.string());
     for (fs::directory_iterator at(run_, code), end; !code && at != end; at.increment(code)) {
       std::error_code unseen;
-      if (!at->is_symlink(unseen)) continue;
-      const fs::path target = fs::canonical(at->path(), unseen);
-      if (unseen) continue;  // a broken link
-      const fs::path inside = target.lexically_relative(real_run);
-      if (!inside.empty()) keep(inside.begin()->string(), at->path().filename().string() + " leads to it");
+      if (at->is_symlink(unseen)) {
+        for (const std::string& folder : folders_behind(at->path(), real_run))
+          keep(folder, at->path().filename().string() + " leads to it");
+      } else if (at->is_directory(unseen)) {
+        keep_for_links_in(at->path(), real_run);
+      }
     }
     if (code) return fail_sys(code.value(), "cannot list", run_.string());
     return {};
+  }
+
+  // The entries of the run to which a link leads: that of its text, and that of the file at the end of all links. None:
+  // the link is broken.
+  static std::set<std::string> folders_behind(const fs::path& link, const fs::path& real_run) {
+    std::error_code code;
+    const fs::path last = fs::canonical(link, code);
+    if (code) return {};
+    std::set<std::string> folders;
+    const auto add = [&](const fs::path& target) {
+      const fs::path inside = target.lexically_relative(real_run);
+      if (!inside.empty()) folders.insert(inside.begin()->string());
+    };
+    add(last);
+    const fs::path from = fs::canonical(link.parent_path(), code);
+    const fs::path text = code ? fs::path() : fs::read_symlink(link, code);
+    if (!code) add((from / text).lexically_normal());
+    return folders;
+  }
+
+  // A folder needs the files of another one to which links in it lead, such as those of a tool that finds equal files.
+  // Folders of the user may hold millions of files, so their sub-folders are not examined.
+  void keep_for_links_in(const fs::path& folder, const fs::path& real_run) {
+    const std::string name = folder.filename().string();
+    const auto step = number_of_.find(name);
+    std::set<std::string> needed;
+    std::error_code code;
+    for (fs::recursive_directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
+      if (step == number_of_.end()) at.disable_recursion_pending();
+      std::error_code unseen;
+      if (at->is_symlink(unseen)) needed.merge(folders_behind(at->path(), real_run));
+    }
+    // A folder that is being written may have been renamed meanwhile.
+    if (code && code != std::errc::no_such_file_or_directory)
+      block(folder, fail_sys(code.value(), "cannot list", folder.string()));
+    needed.erase(name);
+    for (const std::string& other : needed) {
+      if (step == number_of_.end())
+        keep(other, "a link in " + name + " leads to it");
+      else
+        references_[step->second].push_back(other);
+    }
   }
 
   // Megatron resumes from the step that its tracker file names: the one that was saved last, which need not be the

@@ -67,12 +67,17 @@ std::vector<std::string> folders_of(const catalog& contents) {
 }
 
 result<void> check_sizes(const fs::path& step, const catalog& contents) {
+  // Readers of these formats refuse a file that a link leads out of the folder.
+  const bool refuses_links =
+      contents.format == checkpoint_format::dcp || contents.format == checkpoint_format::torchsnapshot;
   const std::vector<std::int64_t> needed = needed_sizes(contents);
   std::vector<error> problems;
   for (std::size_t i = 0; i < needed.size(); ++i) {
     if (needed[i] < 0) continue;
-    if (auto checked = check_file(step, contents.files[i], needed[i]); !checked)
-      problems.push_back(std::move(checked).error());
+    auto checked = check_file(step, contents.files[i], needed[i]);
+    if (checked && refuses_links && !parse_sibling_file(contents.files[i]))
+      checked = check_inside(step, contents.files[i]);
+    if (!checked) problems.push_back(std::move(checked).error());
   }
   if (!problems.empty()) return fail_all(std::move(problems));
   return {};

@@ -43,6 +43,23 @@ TEST_CASE("a step that is half-written, shortened, or damaged is skipped, and th
   CHECK(skipped == latest.skipped);
 }
 
+TEST_CASE("a step with a file that a link leads out of the step is not good, because no load follows the link") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  save_steps(run, {1, 2, 3});
+  fs::rename(run / "step-2" / "__0_0.distcp", run / "step-2" / "moved");
+  fs::create_symlink("moved", run / "step-2" / "__0_0.distcp");  // stays in the step
+  fs::remove(run / "step-3" / "__0_0.distcp");
+  fs::create_symlink("../step-1/__0_0.distcp", run / "step-3" / "__0_0.distcp");
+  const latest_step latest = find_latest_step(run).value();
+  REQUIRE(latest.step);
+  CHECK(latest.step->step == 2);
+  REQUIRE(latest.skipped.size() == 1);
+  CHECK(latest.skipped[0].code == errc::unsafe_path);
+  CHECK(check_resumes(run, 2, 2) == latest.skipped);
+  CHECK(plan_prune(run, {.keep = {.last = 1}}).value().deleted.empty());
+}
+
 TEST_CASE("a check that reaches a limit ends the search for the newest step, which skips no step") {
   const scratch_folder scratch;
   const fs::path run = scratch / "run";

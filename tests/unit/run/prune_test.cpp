@@ -116,6 +116,29 @@ TEST_CASE("a step stays while a link in the run leads to it, also through anothe
   check_pruned(run, options, {5});
 }
 
+TEST_CASE("a step stays while a link in another step or in a folder leads to it, also through a third step") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  save_steps(run, {1, 2, 3, 4, 5});
+  const char* const linked = "__9_9.distcp";  // a name of DCP, so that a step with it may be deleted
+  fs::create_symlink("../step-4/__9_9.distcp", run / "step-5" / linked);
+  fs::create_symlink("../step-1/__0_0.distcp", run / "step-4" / linked);
+  fs::create_symlink("__0_0.distcp", run / "step-3" / linked);  // needs no other step
+  fs::create_directory(run / "mine");
+  fs::create_directory_symlink("../step-2", run / "mine" / "best");
+  const prune_options options{.keep = {.last = 1}};
+  const std::map<std::int64_t, reasons> expected{{1, {"step-5 refers to it", "step-4 refers to it"}},
+                                                 {2, {"a link in mine leads to it"}},
+                                                 {4, {"step-5 refers to it"}},
+                                                 {5, {"last 1", "newest good step"}}};
+  CHECK(reasons_in(plan_prune(run, options).value()) == expected);
+  check_pruned(run, options, {1, 2, 4, 5});
+  CHECK(fs::exists(run / "step-5" / linked));
+  fs::remove(run / "step-5" / linked);
+  fs::remove(run / "mine" / "best");
+  check_pruned(run, options, {5});
+}
+
 TEST_CASE("the step that Megatron's tracker file names stays, since Megatron resumes from it") {
   const scratch_folder scratch;
   const fs::path run = scratch / "run";
