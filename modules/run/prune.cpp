@@ -37,6 +37,14 @@ bool may_refer(const fs::path& folder) {
   return ::lstat((folder / ".metadata").c_str(), &status) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
+// The folders to which a folder refers by its record of checksums, which may be there after the description is lost.
+std::vector<std::string> recorded_references(const fs::path& folder) {
+  std::set<std::string> folders;
+  for (const std::string& file : recorded_files(folder))
+    if (auto sibling = parse_sibling_file(file)) folders.insert(std::move(sibling->folder));
+  return {folders.begin(), folders.end()};
+}
+
 class prune_planner {
  public:
   prune_planner(const fs::path& run, const prune_options& options) : run_(run), options_(options) {
@@ -69,7 +77,8 @@ class prune_planner {
       step_check checked = check_step(steps_[i].path);
       // The step is not at fault.
       if (checked.problem && checked.problem->code == errc::no_memory) return *std::move(checked.problem);
-      references_.push_back(std::move(checked.references));
+      references_.push_back(checked.are_references_known ? std::move(checked.references)
+                                                         : recorded_references(steps_[i].path));
       if (checked.problem && !checked.are_references_known && may_refer(steps_[i].path))
         block(steps_[i].path, *checked.problem);
       problems_[i] = std::move(checked.problem);
@@ -192,8 +201,8 @@ class prune_planner {
       const std::string folder = at->path().filename().string();
       std::error_code unseen;
       if (number_of_.contains(folder) || temporary_.contains(folder) || !fs::is_directory(at->path(), unseen)) continue;
-      if (!may_refer(at->path())) continue;
-      const auto references = dcp::references_of(at->path());
+      const auto references = may_refer(at->path()) ? dcp::references_of(at->path())
+                                                    : result<std::vector<std::string>>(recorded_references(at->path()));
       if (!references) {
         block(at->path(), references.error());
         continue;

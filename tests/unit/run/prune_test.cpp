@@ -227,6 +227,24 @@ TEST_CASE("nothing is deleted while a description cannot be read, and the note n
   CHECK(plan.notes[0].find("step-2") != std::string::npos);
 }
 
+TEST_CASE("a folder that has lost its description keeps the steps that its record of checksums names") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  save_steps(run, {1, 2, 3}, {.incremental = true});
+  save_steps(run, {4});
+  fs::remove(run / "step-3" / ".metadata");
+  const prune_options options{.keep = {.last = 1}};
+  const std::map<std::int64_t, reasons> expected{
+      {1, {"step-3 refers to it"}}, {3, {"fails the check"}}, {4, {"last 1", "newest good step"}}};
+  CHECK(reasons_in(plan_prune(run, options).value()) == expected);
+  check_pruned(run, options, {1, 3, 4});
+  fs::rename(run / "step-3", run / "lost");
+  CHECK(reasons_in(plan_prune(run, options).value()).at(1) == reasons{"lost refers to it"});
+  check_pruned(run, options, {1, 4});
+  fs::remove_all(run / "lost");
+  check_pruned(run, options, {4});
+}
+
 TEST_CASE("a step folder with a user's file stays, and the problem names the file") {
   const scratch_folder scratch;
   const fs::path run = scratch / "run";
