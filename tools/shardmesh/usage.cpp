@@ -27,8 +27,12 @@ using namespace shardmesh;
 
 namespace {
 
+// The argument, or the value of an option, may be a URL with secrets.
 std::string in_quotes(std::string_view text) {
-  return fmt::format("'{}'", shortened(escaped(text), 200));
+  const std::size_t sign = text.starts_with('-') ? text.find('=') : std::string_view::npos;
+  const std::size_t value = sign == std::string_view::npos ? 0 : sign + 1;
+  const std::string shown = std::string(text.substr(0, value)) + printable_url(text.substr(value));
+  return fmt::format("'{}'", shortened(escaped(shown), 200));
 }
 
 template <class Number>

@@ -29,6 +29,17 @@ TEST_CASE("unknown commands and options are named in one line") {
   CHECK(says(misuse("$'no\\nlines\\e[1m'"), "unknown command"));
 }
 
+TEST_CASE("wrong usage shows a URL without its user and its query") {
+  const std::string url = "https://me:secret@host/file?X-Amz-Signature=secret", quoted = "'" + url + "'";
+  for (const std::string& arguments : {quoted, "verify one " + quoted, "run " + quoted + " list",
+                                       "verify --threads " + quoted + " one", "verify one --nothing=" + quoted}) {
+    INFO(arguments);
+    const std::string text = misuse(arguments);
+    CHECK(says(text, "https://host/file'"));
+    CHECK(text.find("secret") == std::string::npos);
+  }
+}
+
 TEST_CASE("values of options that make no sense are named in one plain line") {
   for (const std::string value : {"abc", "-1", "1.5", "99999999999999999999"}) {
     CHECK(says(misuse("inspect x --limit=" + value), "--limit"));
