@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import _native
-from ._error import Error, failure
+from ._error import Error, failure, printable_url
 
 if TYPE_CHECKING:
     import torch
@@ -27,9 +27,9 @@ _MOST = 2**63 - 1
 
 
 def shown(value: Any) -> str:
-    """Returns its repr, cut to a hundred characters."""
+    """Returns its repr, cut to a hundred characters. That of a URL lacks its secrets."""
     try:
-        made = repr(value)
+        made = repr(printable_url(value) if isinstance(value, str) else value)
     except Exception:  # from the caller's class
         made = object.__repr__(value)
     return made if len(made) <= 100 else f"{made[:97]}..."

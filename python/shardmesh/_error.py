@@ -63,8 +63,9 @@ def printable_url(path: str) -> str:
     if not mark or not re.fullmatch(r"[A-Za-z0-9+.-]+", scheme):
         return path
     host, slash, inside = rest.partition("?")[0].partition("/")
-    if scheme != "hf":  # in hf://NAME@REVISION, "@" does not end user information
-        host = host.rpartition("@")[2]
+    user, _, after = host.rpartition("@")
+    if scheme != "hf" or ":" in user:  # in hf://NAME@REVISION, "@" does not end user information, which has a ":" there
+        host = after
     return f"{scheme}://{host}{slash}{inside}"
 
 

@@ -47,6 +47,13 @@ class ErrorTest(common.WorkTest):
         self.assertEqual(caught.exception.path, "https://host/x")
         self.assertNotIn("hunter2", repr(caught.exception) + str(caught.exception.__dict__))
 
+    def test_a_url_in_a_wrong_place_is_shown_without_its_password_and_query(self):
+        for problem in (self.refusal(shardmesh.Run, "hf://me:hunter2@owner/name"),
+                        self.refusal(shardmesh.open, FOLDER, rank="https://me:hunter2@host/x?key=hunter2")):
+            self.assertNotIn("hunter2", repr(problem) + str(problem.__dict__))
+        self.assertEqual(self.refusal(shardmesh.Run, "hf://owner/name@v2").path, "hf://owner/name@v2")
+        self.assertEqual(self.refusal(shardmesh.Run, "hf://name@refs/pr/1").path, "hf://name@refs/pr/1")
+
     def test_the_line_of_an_error_ends_in_its_code(self):
         for problem in (self.refusal(shardmesh.open, self.work / "nothing"), self.refusal(shardmesh.convert, FOLDER, self.work / "out", "zip")):
             self.assertEqual(str(problem).rpartition(" ")[2], f"[{problem.code}]")
