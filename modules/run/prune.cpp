@@ -6,6 +6,7 @@ module;
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -289,6 +290,34 @@ std::vector<std::size_t> referring_first(const std::vector<deleted_step>& steps)
   return order;
 }
 
+// Returns whether a run has other steps than when the plan was made. Steps that were saved again are others.
+bool has_changed(const prune_plan& plan, const std::vector<run_step>& now) {
+  std::map<std::int64_t, const run_step*> before;
+  for (const kept_step& one : plan.kept) before.emplace(one.step.step, &one.step);
+  for (const deleted_step& one : plan.deleted) before.emplace(one.step.step, &one.step);
+  return before.size() != now.size() || std::any_of(now.begin(), now.end(), [&](const run_step& one) {
+           const auto found = before.find(one.step);
+           return found == before.end() || found->second->saved != one.saved ||
+                  found->second->is_damaged != one.is_damaged;
+         });
+}
+
+// The steps of a plan that no step of the run needs now, and without which the run still has its newest good step.
+result<prune_plan> still_deletable(const prune_plan& plan, const std::vector<run_step>& now) {
+  std::map<std::int64_t, const run_step*> planned;
+  for (const deleted_step& one : plan.deleted) planned.emplace(one.step.step, &one.step);
+  prune_options options{.names = plan.names};
+  options.keep.since = std::chrono::system_clock::time_point::max();  // a rule that keeps no step
+  for (const run_step& one : now) {
+    const auto found = planned.find(one.step);
+    if (found == planned.end() || found->second->saved != one.saved)
+      options.in_use.push_back(one.path.filename().string());
+  }
+  SHARDMESH_TRY(prune_plan made, plan_prune(plan.run, options));
+  made.leftovers = plan.leftovers;
+  return made;
+}
+
 }  // namespace
 
 std::int64_t prune_plan::deleted_bytes() const {
@@ -307,7 +336,15 @@ result<prune_plan> plan_prune(const fs::path& run, const prune_options& options)
 
 result<prune_report> prune_run(const prune_plan& plan) {
   SHARDMESH_TRY(const run_lock lock, run_lock::take(plan.run));
-  return carry_out(plan);
+  if (plan.deleted.empty()) return carry_out(plan);
+  // A run may have saved steps since the plan was made.
+  SHARDMESH_TRY(const std::vector<run_step> now, list_steps(plan.run, plan.names));
+  if (!has_changed(plan, now)) return carry_out(plan);
+  SHARDMESH_TRY(const prune_plan still, still_deletable(plan, now));
+  prune_report report = carry_out(still);
+  for (const std::string& note : still.notes)
+    report.problems.push_back(fail(errc::bad_format, note).with_file(plan.run.string()));
+  return report;
 }
 
 prune_report carry_out(const prune_plan& plan) {

@@ -272,6 +272,24 @@ TEST_CASE("a step that was pinned after the plan was made is kept") {
   CHECK(missing.error().code == errc::invalid_argument);
 }
 
+TEST_CASE("a plan that is carried out later deletes no step that a newer one needs, nor the newest good one") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  save_steps(run, {1, 2, 3});
+  const prune_plan plan = plan_prune(run, {.keep = {.last = 1}}).value();
+  CHECK(deleted_in(plan) == numbers{1, 2});
+  shorten(run / "step-3" / "__0_0.distcp");
+  save_steps(run, {4}, {.incremental = true});  // it refers to step 2
+  const prune_report report = prune_run(plan).value();
+  CHECK(report.problems.empty());
+  CHECK(report.steps == 1);
+  CHECK(numbers_in(run) == numbers{2, 3, 4});
+  CHECK(check_step(run / "step-4", {.deep = true}).ok());
+  fs::remove_all(run / "step-4");
+  CHECK(prune_run(plan).value().steps == 0);
+  CHECK(numbers_in(run) == numbers{2, 3});
+}
+
 TEST_CASE("a step that stays after all keeps the steps to which it refers") {
   const scratch_folder scratch;
   const fs::path run = scratch / "run";
