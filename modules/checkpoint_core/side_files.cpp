@@ -113,7 +113,10 @@ class side_search {
       found_.left.push_back(name + " (not a regular file)");
     else if (is_below || !is_known_kind(name) || name == "objects.json" || escaped(name) != name)
       found_.left.push_back(name);
-    else if (fs::file_size(at.path(), ignored) > static_cast<std::uintmax_t>(max_side_file_bytes))
+    else if (const std::uintmax_t size = fs::file_size(at.path(), ignored); ignored)
+      found_.left.push_back(
+          fmt::format("{} ({})", name, fs::failure(ignored, "cannot be examined", at.path()).message));
+    else if (size > static_cast<std::uintmax_t>(max_side_file_bytes))
       found_.left.push_back(fmt::format("{} (larger than {})", name, human_bytes(max_side_file_bytes)));
     else
       found_.files.push_back({name, at.path()});

@@ -75,3 +75,24 @@ TEST_CASE("a listed file with an encoded character in its name is an error that 
   CHECK(why.found == "%61.safetensors");
   CHECK(!was_asked_for(server, "/run/%61.safetensors"));
 }
+
+TEST_CASE("a side file with a question mark in its name is not copied, and the note says why") {
+  const std::string model = one_tensor();
+  http_server::server server;
+  server.on("/run", [](const http_server::request&) { return answer(301, "", "Location: /run/\r\n"); });
+  server.on("/run/", [&](const http_server::request&) {
+    return answer(200,
+                  R"([{"name": "model.safetensors", "type": "file", "size": )" + std::to_string(model.size()) +
+                      R"(}, {"name": "notes?.txt", "type": "file", "size": 2}])",
+                  "Content-Type: application/json\r\n");
+  });
+  server.put("/run/model.safetensors", model);
+  const auto opened = open_checkpoint(server.url("/run"));
+  REQUIRE(opened);
+  const scratch_folder scratch;
+  const auto report = convert(**opened, scratch / "copy", {.format = target_format::hf});
+  REQUIRE(report);
+  CHECK(report->notes ==
+        std::vector<std::string>{
+            "not copied: notes?.txt (the name of a file in this folder reads as something else in a URL)"});
+}
