@@ -170,10 +170,11 @@ class Run:
                             _arguments.end_of(within))[0]
 
     def verify(self, *, threads: int = 0, within: float | None = None) -> dict[int, Error]:
-        """Checks every byte of every step, and returns the problem of each damaged one. Not collective."""
+        """Checks every byte of every step, and returns the problem of each damaged one. Not collective. A step that the
+        process that writes the run prunes meanwhile is not among them."""
         end, threads = _arguments.end_of(within), _arguments.threads(threads)
-        found = {one.step: _native.check_step(one.path, True, threads, end) for one in self.steps()}
-        return {step: problem for step, problem in found.items() if problem is not None}
+        found = [(one, _native.check_step(one.path, True, threads, end)) for one in self.steps()]
+        return {one.step: problem for one, problem in found if problem is not None and os.path.lexists(one.path)}
 
     def resume(self, state_dict: dict[str, Any], *, deep: bool = False, when_resized: WhenResized = "refuse",
                threads: int = 0, progress: Progress = False, within: float | None = None) -> ResumedRun:

@@ -430,6 +430,15 @@ class RunTest(common.WorkTest):
                 self.assertIn("iter_0000005", text)
                 self.assertIsNone(run.latest())
 
+    def test_a_step_that_is_pruned_while_the_steps_are_verified_is_not_damaged(self):
+        self.saved(1, 2, 3)
+        run = shardmesh.Run(self.path, read_only=True)
+        listed = run.steps()
+        shutil.rmtree(self.path / "step-1")
+        os.remove(self.path / "step-2" / ".metadata")
+        with unittest.mock.patch.object(run, "steps", lambda: listed):
+            self.assertEqual(list(run.verify()), [2])
+
     def test_a_flipped_bit_is_found_by_deep_checks(self):
         self.saved(1, 2)
         self.flip_bit(2)

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -56,6 +57,12 @@ struct shown_step {
   std::optional<error> problem{};
   std::vector<std::string> kept_by{};  // empty: a prune by these rules deletes the step
 };
+
+// A process that writes the run may prune a step while it is checked here. That is no damage.
+bool is_gone(const std::filesystem::path& step) {
+  std::error_code code;
+  return std::filesystem::symlink_status(step, code).type() == std::filesystem::file_type::not_found;
+}
 
 std::string time_text(std::chrono::system_clock::time_point time) {
   return fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::gmtime(std::chrono::system_clock::to_time_t(time)));
@@ -168,6 +175,7 @@ class command_run {
   result<void> list() {
     SHARDMESH_TRY(plan_by_rules());
     SHARDMESH_TRY(check_shown());
+    std::erase_if(steps_, [](const shown_step& one) { return one.problem && is_gone(one.step.path); });
     if (given_.json) return {};
     if (steps_.empty()) print(fmt::format("{}: no steps\n", escaped(given_.folder)));
     if (!steps_.empty())
@@ -226,6 +234,7 @@ class command_run {
     for (run_step& one : steps) {
       step_check checked = check_step(one.path, checks(true));
       if (checked.problem && detail::is_limit_error(*checked.problem)) return *std::move(checked.problem);
+      if (checked.problem && is_gone(one.path)) continue;
       if (checked.problem)
         fails(*checked.problem);
       else
