@@ -329,6 +329,8 @@ void curl_transfer::finish(int code) {
     of_->end = attempt::ending::refused;
   else if (code == CURLE_OK)
     of_->end = attempt::ending::answered;
+  else if (header_bytes_ > most_header_bytes)
+    set_failed(*of_, code, "the answer has more than 256 KiB of headers");
   else
     set_failed(*of_, code, message_[0] != '\0' ? message_.data() : curl().easy_strerror(static_cast<CURLcode>(code)));
 }

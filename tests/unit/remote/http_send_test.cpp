@@ -104,6 +104,16 @@ TEST_CASE("an answer that is too long is an error") {
   CHECK(answer.error().expected == "at most 6 bytes");
 }
 
+TEST_CASE("an answer with too many headers is an error that says so") {
+  http_server::server server;
+  std::string headers;
+  for (int i = 0; i < 70; ++i) headers += "X-Long-" + std::to_string(i) + ": " + std::string(4000, 'x') + "\r\n";
+  server.on("/object", [&](const http_server::request&) { return http_server::answer(200, "content", headers); });
+  const auto answer = http_client(patient()).send({.url = server.url("/object")}, 100);
+  REQUIRE(!answer);
+  CHECK(to_string(answer.error()).find("the answer has more than 256 KiB of headers") != std::string::npos);
+}
+
 TEST_CASE("a request is signed before each attempt, and repaired at most twice") {
   http_server::server server;
   server.on("/object", [](const http_server::request& asked) {
