@@ -30,6 +30,7 @@ std::vector<std::pair<std::string, std::string>> text_merge::of(const std::set<s
   std::unordered_map<std::string_view, std::string_view> taken;
   for (const file_text& text : from_.texts) {
     if (text.file >= 0 && !contributors.contains(text.file)) continue;
+    if (!is_carried_text(text.key)) continue;  // GGUF files and DCP may hold one, which would describe another file
     const auto [first, is_new] = taken.try_emplace(text.key, text.value);
     if (is_new)
       merged.emplace_back(text.key, text.value);

@@ -157,6 +157,29 @@ TEST_CASE("a target without texts names those of each kind of file, and GGUF's t
   }
 }
 
+TEST_CASE("texts that describe a file are not written into another, whatever the source is") {
+  const safetensors_files::temporary_folder folder;
+  gguf_files::file file;
+  const std::string places = R"({"t":{"saved_offsets":[4]}})";
+  file.value("shardmesh.text.DCP_SHARDING_INFO", gguf_files::string, gguf_files::text(places));
+  file.value("shardmesh.text.DCP_VERSION", gguf_files::string, gguf_files::text("1.0"));
+  file.value("shardmesh.text.shardmesh.xxh3", gguf_files::string, gguf_files::text("0"));
+  file.value("shardmesh.text.shardmesh.objects", gguf_files::string, gguf_files::text("{}"));
+  file.value("shardmesh.text.who", gguf_files::string, gguf_files::text("me"));
+  file.tensor("t", {8}, gguf_files::f32, 0);
+  file.data = std::string(32, '\0');
+  const fs::path source = folder.write("a.gguf", file.bytes()), at = folder.path();
+  convert_to(source, at / "a.safetensors", target_format::safetensors);
+  CHECK(texts_of(at / "a.safetensors") == texts{{"format", "pt"}, {"who", "me"}});
+  convert_to(source, at / "hf", target_format::hf);
+  CHECK(texts_of(at / "hf" / "model.safetensors") == texts{{"format", "pt"}, {"who", "me"}});
+  convert_to(source, at / "dcp", target_format::dcp);
+  convert_to(at / "dcp", at / "b.safetensors", target_format::safetensors);
+  CHECK(texts_of(at / "b.safetensors") == texts{{"format", "pt"}, {"who", "me"}});
+  for (const char* made : {"a.safetensors", "hf", "b.safetensors"})
+    CHECK(open_checkpoint(at / made).value()->contents().tensors.at(0).shape == extents{8});
+}
+
 TEST_CASE("files of a folder keep their own texts, and where two meet the first stays with a note") {
   const safetensors_files::temporary_folder folder;
   const fs::path source = folder.path() / "source";
