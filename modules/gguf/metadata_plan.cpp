@@ -113,7 +113,13 @@ class metadata_planner {
     text_merge merge(*carried_);
     for (const auto& [key, text] : merge.of_all()) {
       if (key == value_types_key || (key == "format" && text == "pt")) continue;
-      append_entry(made_.values, fmt::format("{}{}", text_prefix, key), text);
+      const std::string name = fmt::format("{}{}", text_prefix, key);
+      if (static_cast<std::int64_t>(name.size()) > max_key_bytes) {
+        made_.notes.push_back(fmt::format("not kept: a text whose name is longer than the {} bytes of a GGUF key: {}",
+                                          max_key_bytes, shortened(escaped(key), 40)));
+        continue;
+      }
+      append_entry(made_.values, name, text);
       ++made_.count;
     }
     for (std::string& note : merge.notes()) made_.notes.push_back(std::move(note));

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <safetensors_files.hpp>
 #include <scratch_folder.hpp>
 #include <span>
 #include <string>
@@ -274,6 +275,27 @@ TEST_CASE("objects without a type of GGUF are kept in one string, and come back"
   REQUIRE(difference);
   CHECK(difference->differences.empty());
   CHECK(difference->problems.empty());
+}
+
+TEST_CASE("a text whose name is too long for a key is left out with a note") {
+  const scratch_folder scratch;
+  const std::string prefix = "shardmesh.text.";
+  const std::string longest(65535 - prefix.size(), 'k'), longer = longest + "k";
+  const std::string bytes =
+      safetensors_files::bytes("{\"__metadata__\":{\"" + longest + "\":\"kept\",\"" + longer +
+                                   "\":\"lost\"},\"t\":{\"dtype\":\"I8\",\"shape\":[4],\"data_offsets\":[0,4]}}",
+                               4);
+  std::ofstream(scratch / "in.safetensors", std::ios::binary)
+      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  const auto source = opened(scratch / "in.safetensors");
+  const save_report report = converted(*source, scratch / "out.gguf", to_gguf());
+  CHECK(std::count_if(report.notes.begin(), report.notes.end(), [](const std::string& note) {
+          return note.starts_with("not kept: a text whose name is longer than the 65535 bytes of a GGUF key: kkk");
+        }) == 1);
+  const auto copy = opened(scratch / "out.gguf");
+  REQUIRE(copy->contents().texts.size() == 1);
+  CHECK(copy->contents().texts[0].key == longest);
+  CHECK(copy->contents().texts[0].value == "kept");
 }
 
 TEST_CASE("the alignment of a file is that of its metadata") {
