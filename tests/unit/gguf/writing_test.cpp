@@ -244,6 +244,10 @@ TEST_CASE("everything that GGUF cannot hold is refused before a file exists") {
 TEST_CASE("rules that cannot apply are refused") {
   for (const char* rule : {"Q5_K", "IQ4_NL", "w=Q2_K"})
     CHECK(parse_quantize_rule(rule).error().message.ends_with("this type is only read"));
+  const error plain = parse_quantize_rule("w=F16").error();
+  CHECK(plain.message == "'w=F16': this type has no blocks: a cast gives it");
+  CHECK(plain.hint == "pass dtype float16");
+  CHECK(parse_quantize_rule("IQ1_S").error().message == "'IQ1_S': this type is neither read nor written");
   CHECK(parse_quantize_rule("Q9").error().message == "'Q9': no type of GGUF has this name");
   CHECK(to_string(parse_quantize_rule("a.*=q8_0").value()) == "a.*=Q8_0");
   const scratch_folder scratch;
