@@ -23,9 +23,9 @@ namespace {
 
 // Number of payload elements that a view reaches; empty on overflow.
 std::optional<std::int64_t> reach(const extents& sizes, const extents& strides, std::int64_t offset) {
+  if (checked_volume(sizes) == 0) return 0;  // whatever the other sizes are
   std::int64_t last = offset;
   for (std::size_t d = 0; d < sizes.rank(); ++d) {
-    if (sizes[d] == 0) return 0;
     const auto step = checked_multiply(sizes[d] - 1, strides[d]);
     const auto sum = step ? checked_add(last, *step) : std::nullopt;
     if (!sum) return std::nullopt;

@@ -45,9 +45,9 @@ result<extents> integers_of(pickle::value value, std::string_view what) {
 
 /// Number of storage elements that a view reaches: one past the last it touches; 0 when it is empty. Empty on overflow.
 std::optional<std::int64_t> reach(const torch_file::tensor& tensor) {
+  if (checked_volume(tensor.sizes) == 0) return 0;  // whatever the other sizes are
   std::int64_t last = tensor.storage_offset;
   for (std::size_t d = 0; d < tensor.sizes.rank(); ++d) {
-    if (tensor.sizes[d] == 0) return 0;
     const auto step = checked_multiply(tensor.sizes[d] - 1, tensor.strides[d]);
     const auto sum = step ? checked_add(last, *step) : std::nullopt;
     if (!sum) return std::nullopt;

@@ -85,6 +85,25 @@ TEST_CASE("tensors that are written in several pieces are what they were, and th
   }
 }
 
+TEST_CASE("a tensor without elements is read again, however large its other sizes are") {
+  const scratch_folder scratch;
+  std::vector<std::int32_t> none;
+  const extents sizes{std::int64_t{1} << 62, 0, 4};
+  const save_tensor tensor{"w", {}, sizes, {{box::whole(sizes), view_of(none, sizes, {4, 4, 1}), 0}}};
+  for (const auto& [format, name] :
+       {std::pair{target_format::dcp, "dcp"}, std::pair{target_format::safetensors, "one.safetensors"},
+        std::pair{target_format::hf, "hf"}, std::pair{target_format::pt, "one.pt"},
+        std::pair{target_format::torch_checkpointing, "ranks"}}) {
+    INFO(name);
+    REQUIRE(save(scratch.path / name, {&tensor, 1}, format));
+    auto reader = open_checkpoint(scratch.path / name).value();
+    const verify_report verified = verify(*reader).value();
+    for (const error& problem : verified.problems) UNSCOPED_INFO(to_string(problem));
+    CHECK(verified.ok());
+    CHECK(reader->contents().find("w")->shape == sizes);
+  }
+}
+
 TEST_CASE("before what is written is put in place a save asks once more whether to go on, in every format") {
   const scratch_folder scratch;
   std::vector<std::int32_t> values(7 * 5, 3), old(7 * 5, 4);
