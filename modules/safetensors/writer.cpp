@@ -32,6 +32,14 @@ std::string json_text(std::string_view text) {
   return nlohmann::json(text).dump();
 }
 
+// Returns true when the product of sizes overflows, even before a size of 0: readers refuse such a shape.
+bool overflows(const extents& shape) {
+  std::uint64_t count = 1;
+  for (const std::int64_t size : shape)
+    if (__builtin_mul_overflow(count, static_cast<std::uint64_t>(size), &count)) return true;
+  return false;
+}
+
 struct file_shape {
   extents shape;  // as in the file
   std::int64_t bytes = 0;
@@ -52,7 +60,7 @@ result<file_shape> shape_in_file(const safetensors::tensor& tensor) {
   const auto count = checked_volume(made.shape);
   const dtype stored = tensor.type == dtype::float4_e2m1fn_x2 ? dtype::float4_e2m1fn : tensor.type;
   const auto bit_count = count ? checked_multiply(*count, bits(stored)) : std::nullopt;
-  if (!bit_count)
+  if (!bit_count || overflows(made.shape))
     return bad(errc::overflow,
                fmt::format("{} of {} does not fit in 64 bits", name(tensor.type), to_string(tensor.shape)));
   if (*bit_count % 8 != 0)

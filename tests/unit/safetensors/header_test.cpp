@@ -287,6 +287,17 @@ TEST_CASE("tensors that safetensors cannot hold are all named") {
   CHECK(layout.error().message.find("huge") != std::string::npos);
 }
 
+TEST_CASE("a shape whose sizes overflow before a size of 0 is not written, since no reader takes it") {
+  constexpr std::int64_t large = std::int64_t{1} << 40;
+  const std::vector<safetensors::tensor> late{{"w", dtype::float32, {large, large, 0}}},
+      early{{"w", dtype::float32, {0, large, large}}};
+  REQUIRE_FALSE(safetensors::layout_file(late));
+  CHECK(safetensors::layout_file(late).error().code == errc::overflow);
+  const auto layout = safetensors::layout_file(early);
+  REQUIRE(layout);
+  CHECK(parse(layout->header)->entries[0].shape == extents{0, large, large});
+}
+
 TEST_CASE("200,000 entries parse in well under a second") {
   std::vector<safetensors::tensor> tensors;
   for (int i = 0; i < 200'000; ++i)
