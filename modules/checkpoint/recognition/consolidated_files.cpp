@@ -44,6 +44,7 @@ result<void> consolidated_reader::open(const open_options& options) {
     return add_all();
   }
   if (are_disjoint()) {
+    SHARDMESH_TRY(check_only_file());
     notes_.push_back(fmt::format("no two of the {} files have an entry in common: nothing is merged", part_count()));
     return add_all();
   }
@@ -75,14 +76,16 @@ result<void> consolidated_reader::check_complete(const std::map<std::int64_t, st
 result<void> consolidated_reader::check_only_file() {
   std::error_code ignored;
   if (!fs::exists(params_file(), ignored)) return {};
-  auto sizes = read_consolidated_sizes(params_file(), 1);
+  auto sizes = read_consolidated_sizes(params_file(), 1);  // the tensors are whole, also those of disjoint files
   if (!sizes) {
     warnings_.push_back(std::move(sizes).error());
     return {};
   }
   learn_vocabulary(*sizes);
-  for (const tensor_entry& tensor : contents_of(0).tensors)
-    if (auto cut = cut_of(tensor.key, tensor.shape, *sizes); !cut) return at(std::move(cut).error(), tensor.key, 0);
+  for (std::size_t part = 0; part < part_count(); ++part)
+    for (const tensor_entry& tensor : contents_of(part).tensors)
+      if (auto cut = cut_of(tensor.key, tensor.shape, *sizes); !cut)
+        return at(std::move(cut).error(), tensor.key, part);
   return {};
 }
 
@@ -132,9 +135,11 @@ result<void> consolidated_reader::check_has_keys(std::size_t part, std::size_t o
 }
 
 void consolidated_reader::learn_vocabulary(consolidated_sizes& sizes) {
-  const tensor_entry* const found = contents_of(0).find(embedding);
-  if (sizes.vocabulary || found == nullptr || found->shape.rank() != 2) return;
-  if (checked_multiply(found->shape[1], sizes.files) == sizes.model) sizes.vocabulary = found->shape[0];
+  for (std::size_t part = 0; part < part_count() && !sizes.vocabulary; ++part) {
+    const tensor_entry* const found = contents_of(part).find(embedding);
+    if (found == nullptr || found->shape.rank() != 2) continue;
+    if (checked_multiply(found->shape[1], sizes.files) == sizes.model) sizes.vocabulary = found->shape[0];
+  }
 }
 
 result<std::unique_ptr<checkpoint_reader>> open_consolidated_files(const fs::path& folder,

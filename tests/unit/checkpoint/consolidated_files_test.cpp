@@ -239,6 +239,31 @@ TEST_CASE("files that have no entry in common are one model, without params.json
   CHECK(reader->notes()[0].find("nothing is merged") != std::string::npos);
 }
 
+TEST_CASE("files that have no entry in common have the shapes of params.json, if there is one") {
+  const scratch_folder scratch;
+  const fs::path folder = scratch / "model";
+  cut_model model = llama({}, false);
+  write_folder(folder, model, 2);
+  tensors other{{"b", counted({4})}};
+  fs::remove(file_of(folder, 1));
+  write_file(file_of(folder, 1), other);
+  check_refused(folder, errc::shape_mismatch, "layers.0.attention.wk.weight", "consolidated.00.pth",
+                {"[4, 8]", "[2, 8]", "all files"});
+  // The size of the vocabulary, which params.json does not state, is that of the embedding in the second file.
+  tensors rest = model.whole;
+  other["tok_embeddings.weight"] = rest["tok_embeddings.weight"];
+  rest.erase("tok_embeddings.weight");
+  for (const std::int64_t rank : {0, 1}) {
+    fs::remove(file_of(folder, rank));
+    write_file(file_of(folder, rank), rank == 0 ? rest : other);
+  }
+  const auto reader = open_checkpoint(folder);
+  INFO((reader ? "" : to_string(reader.error())));
+  REQUIRE(reader);
+  CHECK((*reader)->contents().tensors.size() == model.whole.size() + 1);
+  CHECK((*reader)->warnings().empty());
+}
+
 TEST_CASE("a folder of consolidated files that lacks a number, or has one twice, is refused") {
   const scratch_folder scratch;
   const fs::path folder = scratch / "model";
