@@ -54,7 +54,7 @@ class npz_reader final : public checkpoint_reader {
     SHARDMESH_TRY(auto source, pool_.open(file));
     source_ = std::move(source);
     auto listed = is_archive(*source_) ? list_archive() : list_file();
-    if (listed) listed = check_distinct_keys(contents_, "an array and an object, or two objects, have one name");
+    if (listed) listed = check_distinct_keys(contents_, "two of its arrays and objects have one name");
     if (listed) return {};
     error why = std::move(listed).error();
     return why.file.empty() ? std::move(why).with_file(path_.string()) : why;
@@ -134,10 +134,13 @@ class npz_reader final : public checkpoint_reader {
     const zip_record* document = nullptr;
     for (const zip_record& record : directory.records()) {
       SHARDMESH_TRY(charge(record));
-      if (record.name.ends_with(array_ending))
-        SHARDMESH_TRY(add_record(record));
-      else if (record.name == objects_record)
+      if (record.name == objects_record) {
         document = &record;
+        continue;
+      }
+      SHARDMESH_TRY(const bool is_array, holds_array(record));
+      if (is_array)
+        SHARDMESH_TRY(add_record(record));
       else if (!record.name.ends_with('/'))
         others.push_back(escaped(member_name(record)));
     }
@@ -146,6 +149,22 @@ class npz_reader final : public checkpoint_reader {
                                fmt::format("has records that are not arrays, and are not read: {}", name_list(others)))
                               .with_file(path_.string()));
     return document != nullptr ? add_document(windows, *document) : result<void>{};
+  }
+
+  // numpy.load tells arrays by their first bytes, and some writers leave the ending out. A record with the ending that
+  // is no array is a defect.
+  result<bool> holds_array(const zip_record& record) const {
+    constexpr std::int64_t magic_bytes = 6;
+    if (record.name.ends_with(array_ending)) return true;
+    const bool is_deflated = record.method == method_deflate;
+    if (!is_deflated && record.method != method_stored) return false;
+    const section_source bytes(*source_, record.offset, record.compressed_bytes);
+    const std::int64_t count = std::min(magic_bytes, record.size_bytes);
+    const auto first =
+        is_deflated ? decode_beginning(bytes, codec::deflate, count) : read_range(bytes, 0, count, magic_bytes);
+    if (first) return begins_array(*first);
+    if (first.error().code == errc::io) return first.error();
+    return false;
   }
 
   // Charges the memory of an entry before anything is built from the record.
@@ -158,7 +177,7 @@ class npz_reader final : public checkpoint_reader {
 
   result<void> add_record(const zip_record& record) {
     std::string key = member_name(record);
-    key.resize(key.size() - array_ending.size());
+    if (key.ends_with(array_ending)) key.resize(key.size() - array_ending.size());
     if (!is_utf8(key)) {
       problems_.push_back(located(fail(errc::unsupported, "the name of an array is not UTF-8"), key));
       return {};

@@ -228,6 +228,21 @@ TEST_CASE("records that are no arrays, and bytes behind an array, are named in w
   CHECK(problems_of(*reader).empty());
 }
 
+TEST_CASE("a record without the ending .npy is an array if its bytes begin as one, as in numpy.load") {
+  const scratch_folder scratch;
+  const std::string plain = made::array("|u1", "(1,)", "\7"), other = made::array("|u1", "(1,)", "\x08");
+  const auto reader = opened(written(
+      scratch / "x.npz", made::archive({{"a.npy", plain}, {"b", other}, {"c", other, true}, {"short", "\x93NUMP"}})));
+  CHECK(keys_of(*reader) == std::vector<std::string>{"a", "b", "c"});
+  for (const char* key : {"b", "c"}) CHECK(elements_of(*reader, key) == "\x08");
+  CHECK(message(reader->warnings()).find("has records that are not arrays, and are not read: short") !=
+        std::string::npos);
+  CHECK(problems_of(*reader).empty());
+  const auto twice = open_checkpoint(written(scratch / "y.npz", made::archive({{"a.npy", plain}, {"a", other}})));
+  REQUIRE_FALSE(twice);
+  CHECK(to_string(twice.error()).find("y.npz: a: two of its arrays and objects have one name") != std::string::npos);
+}
+
 TEST_CASE("an archive with two arrays of one name, or whose headers contradict the directory, is refused") {
   const scratch_folder scratch;
   const std::string array = made::array("|u1", "(1,)", "\7");
