@@ -73,6 +73,11 @@ class nemo_reader final : public composed_reader {
   }
 
  private:
+  // Names the member in an error about all of it: the archive itself is not empty, or too large.
+  static error of_member(error why, std::string_view member) {
+    return why.key.empty() ? std::move(why).with_key(member) : why;
+  }
+
   error error_without_weights(const archive& opened) const {
     const auto members = opened.members();
     const auto refuse = [&](std::string message) {
@@ -94,8 +99,9 @@ class nemo_reader final : public composed_reader {
 
   result<void> add_weights(const archive& opened, const tar_member& weights, const open_options& options) {
     const auto place = opened.is_compressed() ? std::nullopt : std::optional(weights.offset);
-    SHARDMESH_TRY(auto reader, torch_file::open_section(path_, opened.bytes_of(weights), place, options));
-    return add_entries(std::move(reader));
+    auto reader = torch_file::open_section(path_, opened.bytes_of(weights), place, options);
+    if (!reader) return of_member(std::move(reader).error(), weights_name);
+    return add_entries(*std::move(reader));
   }
 
   result<void> add_folder(const archive& opened, const open_options& options) {
@@ -133,8 +139,9 @@ class nemo_reader final : public composed_reader {
               .with_file(path_.string()));
       return {};
     }
-    SHARDMESH_TRY(const std::vector<std::byte> bytes, read_all(*opened.bytes_of(*config), most_config_bytes));
-    std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    const auto bytes = read_all(*opened.bytes_of(*config), most_config_bytes);
+    if (!bytes) return of_member(bytes.error(), config_name);
+    std::string text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
     if (is_utf8(text))
       contents_.texts.push_back({std::string(config_name), std::move(text), -1});
     else

@@ -134,6 +134,12 @@ TEST_CASE("weights that are not read are refused, with the remedy") {
   CHECK(has(with(tar_files::member("model_weights/w/.zarray", "{}")), "its weights are in zarr"));
   CHECK(has(with(tar_files::member("model_weights/__0_0.distcp", "")), "incomplete save: it has no .metadata"));
   CHECK(has(with(tar_files::member("mp_rank_00/model_weights.ckpt", "")), "mp_rank_00/model_weights.ckpt"));
+  CHECK(has(with(tar_files::member("model_weights.ckpt", "")), "m.nemo: model_weights.ckpt: it is empty"));
+  CHECK(has(with(tar_files::member("model_weights.ckpt", "text")), "m.nemo: model_weights.ckpt: it is neither"));
+  const std::string settings = tar_files::member("model_config.yaml", std::string((16 << 20) + 1, 'a'));
+  CHECK(has(refused(written(scratch / "m.nemo", settings + tar_files::member("model_weights.ckpt", weights(scratch)) +
+                                                    tar_files::end())),
+            "m.nemo: model_config.yaml: is too large"));
   CHECK(has(refused(written(scratch / "m.nemo", "text")), "m.nemo: is not a .nemo file"));
   CHECK(has(with(tar_files::member("model_weights.ckpt", "", '2')), "a member is a symbolic link, which is not read"));
 }
