@@ -225,6 +225,22 @@ def contradictions(oracle, seed):
                  f"{status}: {err}")
 
 
+def quantized(oracle, seed):
+    """A tensor with its own representation, whose shape the file's description does not state."""
+    _, whole = make_model(seed, np.float32)
+    key = "layers.0.attention.wq.weight"
+    for ranks in (1, 2):
+        folder = write_folder(oracle, f"quantized_{ranks}", whole, ranks, 0)
+        for file in folder.glob("*.pth"):
+            state = torch.load(file, weights_only=True)
+            state[key] = torch.quantize_per_tensor(state[key], 0.1, 0, torch.qint8)
+            torch.save(state, file)
+        if ranks == 1:
+            oracle.succeeds("a quantized tensor", "verify", folder)
+        else:
+            refused(oracle, "quantized parts", folder, f"consolidated.00.pth: {key}", "is not one plain tensor cannot be merged")
+
+
 def unknown(oracle):
     """Shards of a tensor with an unknown name."""
     folder = oracle.work / "unknown"
@@ -255,6 +271,7 @@ def main():
     mixtral(oracle)
     mistral(oracle, seed)
     contradictions(oracle, seed)
+    quantized(oracle, seed)
     unknown(oracle)
     beside(oracle, seed)
     oracle.finish()

@@ -43,10 +43,11 @@ result<void> consolidated_reader::merge_tensor(std::size_t index, const consolid
     if (auto same = check_same_form(first, other); !same) return at(std::move(same).error(), first.key, part);
   }
   auto cut = cut_of(first.key, first.shape, sizes);
-  if (!cut) return at(std::move(cut).error(), first.key, 0);
-  if (!*cut) return merge_copies(positions);
+  if (cut && !*cut) return merge_copies(positions);
+  // Such an entry has no shape that `cut_of` could judge.
   if (!first.opaque_type.empty() || first.chunk_count != 1)
     return at(fail(errc::unsupported, "a part that is not one plain tensor cannot be merged"), first.key, 0);
+  if (!cut) return at(std::move(cut).error(), first.key, 0);
   return merge_parts(positions, **cut);
 }
 
