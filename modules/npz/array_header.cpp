@@ -138,7 +138,9 @@ std::string kind_of(const array_header& header) {
       return "NumPy array of dates";
     case 'f':
     case 'c':
-      return "NumPy array of extended precision";
+      // "float32" is a name that numpy.dtype takes, and that NumPy does not write.
+      if (descr.find_first_not_of("0123456789", 1) == descr.npos) return "NumPy array of extended precision";
+      [[fallthrough]];
     default:
       return "NumPy array of an unknown type";
   }

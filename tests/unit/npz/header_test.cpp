@@ -73,7 +73,8 @@ TEST_CASE("a written header is read back, and is the one that NumPy writes") {
 TEST_CASE("types that shardmesh lacks have a description, and no dtype") {
   const std::vector<std::pair<std::string, std::string>> types{
       {"|O", "Python objects"}, {"|V2", "raw bytes"},           {"<U5", "texts"}, {"|S3", "texts"},
-      {"<M8[D]", "dates"},      {"<f16", "extended precision"}, {"?", "unknown"}, {"", "unknown"}};
+      {"<M8[D]", "dates"},      {"<f16", "extended precision"}, {"?", "unknown"}, {"", "unknown"},
+      {"float32", "unknown"},   {"complex64", "unknown"}};
   for (const auto& [descr, kind] : types) {
     INFO(descr);
     const npz::array_header header = parsed(made::header(made::dict(descr, "(2,)")));
