@@ -140,6 +140,9 @@ bool chunk_source::reads_in_order(item_id item) {
 bool chunk_source::prefers_large_reads(item_id item) {
   const auto chunk = reader_->open_chunk(tensor_of(item.slot), item.slot);
   if (!chunk) return false;  // the read reports the error
+  // Each read of a compressed view, such as an array in Fortran order, decodes most of the stream.
+  const stored_tensor& tensor = (*chunk)->tensor;
+  if ((*chunk)->reads_in_order && !is_contiguous(tensor.sizes, tensor.strides)) return true;
   const byte_source& source = *(*chunk)->source;
   const auto* const computed = dynamic_cast<const computed_source*>(&source);
   // A large range of an object is requested in several parts at a time.

@@ -19,6 +19,7 @@
 #include <vector>
 
 import shardmesh.checkpoint;
+import shardmesh.checkpoint_core;
 import shardmesh.npz;
 
 using namespace shardmesh;
@@ -130,6 +131,22 @@ TEST_CASE("boxes of arrays in every order, byte order, and compression have the 
     REQUIRE(part);
     CHECK(std::memcmp(part->bytes().data(), expected.data(), expected.size() * sizeof(std::uint32_t)) == 0);
   }
+}
+
+TEST_CASE("a deflated array in Fortran order is rewritten in large pieces, because each of them decodes all of it") {
+  const scratch_folder scratch;
+  const std::string values = made::numbers<std::int16_t>({1, 2, 3, 4, 5, 6});
+  const auto reader = opened(
+      written(scratch / "x.npz", made::archive({{"c.npy", made::array("<i2", "(2, 3)", values), true},
+                                                {"f.npy", made::array("<i2", "(2, 3)", values, true), true},
+                                                {"stored.npy", made::array("<i2", "(2, 3)", values, true)}})));
+  chunk_source source(*reader);
+  const auto is_large = [&](std::string_view key) {
+    return source.prefers_large_reads({0, reader->contents().find(key)->first_chunk});
+  };
+  CHECK_FALSE(is_large("c"));
+  CHECK(is_large("f"));
+  CHECK_FALSE(is_large("stored"));
 }
 
 TEST_CASE("verify and convert compare the CRC-32 of a record, header included") {
