@@ -137,12 +137,14 @@ result<std::vector<side_file>> carried_files(const checkpoint_reader& reader, co
   return std::move(found.files);
 }
 
-// Returns which file has a text, as a note says it.
-std::string_view place_of(const catalog& contents, const file_text& text) {
+// Returns which file has a text, as a note says it. A .nemo file that holds a folder has the folder's format.
+std::string_view place_of(const checkpoint_reader& reader, const file_text& text) {
+  const catalog& contents = reader.contents();
   const auto number = static_cast<std::size_t>(text.file);
   const bool is_of_gguf = text.file >= 0 && number < contents.files.size() && contents.files[number].ends_with(".gguf");
   if (is_of_gguf || contents.format == checkpoint_format::gguf) return "of the GGUF file";
-  return contents.format == checkpoint_format::nemo ? "of the .nemo file" : "in the __metadata__ of safetensors files";
+  if (contents.format == checkpoint_format::nemo || reader.path().extension() == ".nemo") return "of the .nemo file";
+  return "in the __metadata__ of safetensors files";
 }
 
 // Adds the types of GGUF's metadata values that this text states, as "key (type)". Returns false when it states none.
@@ -167,7 +169,7 @@ void name_texts(const checkpoint_reader& reader, std::vector<std::string>& notes
   std::map<std::string_view, std::set<std::string>> names;  // by place
   for (const file_text& text : contents.texts)
     if (!add_value_types(text, types) && (text.key != "format" || text.value != "pt"))
-      names[place_of(contents, text)].insert(text.key);
+      names[place_of(reader, text)].insert(text.key);
   const auto listed = [](const std::set<std::string>& all) {
     return name_list(std::vector<std::string>(all.begin(), all.end()));
   };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests .nemo files as checkpoints: plain and compressed, their settings, and archives whose weights are not read.
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -166,6 +167,10 @@ TEST_CASE("a folder of torch.distributed.checkpoint in the archive is the checkp
     REQUIRE(copied);
   };
   converts(*inside, "in.safetensors");
+  const auto plain = convert(*inside, scratch / "in.pt", {.format = target_format::pt});
+  REQUIRE(plain);
+  CHECK(std::count(plain->notes.begin(), plain->notes.end(),
+                   "not kept: texts of the .nemo file: model_config.yaml") == 1);
   converts(*outside, "out.safetensors");
   CHECK(diff(*opened(scratch / "in.safetensors"), *opened(scratch / "out.safetensors")).value().differences.empty());
 
