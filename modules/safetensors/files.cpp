@@ -75,7 +75,8 @@ result<void> planned_files::lay_out(std::span<const texts> said, std::string_vie
     std::vector<tensor> entries;
     for (const std::size_t i : file.tensors) entries.push_back(tensors_[i]);
     auto layout = layout_file(entries, metadata);
-    if (!layout) return std::move(layout).error().with_file((destination / file.name).string());
+    if (!layout)  // a single file has no name of its own
+      return std::move(layout).error().with_file((file.name.empty() ? destination : destination / file.name).string());
     file.layout = *std::move(layout);
     for (std::size_t k = 0; k < file.tensors.size(); ++k) places_[file.tensors[k]] = {f, file.layout.begins[k]};
   }

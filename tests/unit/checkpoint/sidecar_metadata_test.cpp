@@ -17,6 +17,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -178,6 +179,23 @@ TEST_CASE("texts that describe a file are not written into another, whatever the
   CHECK(texts_of(at / "b.safetensors") == texts{{"format", "pt"}, {"who", "me"}});
   for (const char* made : {"a.safetensors", "hf", "b.safetensors"})
     CHECK(open_checkpoint(at / made).value()->contents().tensors.at(0).shape == extents{8});
+}
+
+TEST_CASE("a text that no header can hold is refused with the file that would have it") {
+  const safetensors_files::temporary_folder folder;
+  gguf_files::file file;
+  file.value("shardmesh.text.who", gguf_files::string, gguf_files::text("\xff"));
+  file.tensor("t", {8}, gguf_files::f32, 0);
+  file.data = std::string(32, '\0');
+  const auto source = open_checkpoint(folder.write("a.gguf", file.bytes())).value();
+  for (const auto& [format, name, written] :
+       {std::tuple{target_format::safetensors, "a.safetensors", "a.safetensors"},
+        std::tuple{target_format::hf, "hf", "hf/model.safetensors"}}) {
+    const auto refused = convert(*source, folder.path() / name, {.format = format});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == errc::unsupported);
+    CHECK(refused.error().file == (folder.path() / written).string());
+  }
 }
 
 TEST_CASE("files of a folder keep their own texts, and where two meet the first stays with a note") {
