@@ -18,6 +18,9 @@ import torch.distributed.checkpoint as torch_checkpoint  # noqa: E402
 from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter  # noqa: E402
 from torch.distributed.checkpoint._extension import ExtensionRegistry  # noqa: E402
 from torch.distributed.checkpoint.api import CheckpointException  # noqa: E402
+from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions  # noqa: E402
+from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
+from torch.distributed.tensor import DTensor, Shard  # noqa: E402
 
 import shardmesh  # noqa: E402
 import shardmesh.dcp  # noqa: E402
@@ -375,6 +378,25 @@ def in_background(rank, world, path):
             isinstance(problem, CheckpointException))
 
 
+def marked_in_background(rank, world, work):
+    """Returns the names of wrong values."""
+    base = torch.tensor([1 + 2j, 3 - 4j])
+    mesh = init_device_mesh("cpu", (world,))
+    state = {"conjugate": base.conj(), "negative": base.conj().imag, "list": [base.conj(), {"w": base.conj().imag}],
+             "tuple": (base.conj(), "text"), "sharded": DTensor.from_local(base.conj(), mesh, [Shard(0)])}
+    wrong = []
+    for name, stager in (("own", None), ("theirs", DefaultStager(StagingOptions(False, False, False, False)))):
+        path = f"{work}/{name}"
+        shardmesh.dcp.async_save(dict(state), checkpoint_id=path, async_stager=stager).result(60)
+        expected = {"conjugate": base.conj(), "negative": base.conj().imag, "list.0": base.conj(),
+                    "list.1.w": base.conj().imag, "sharded": torch.cat([base.conj()] * world)}
+        wrong += [f"{name}: {key}" for key, value in expected.items()
+                  if not torch.equal(shardmesh.load(path, key), value)]
+        wrong += [f"{name}: tuple"] * (not torch.equal(shardmesh.load(path, "tuple")[0], base.conj()))
+    wrong += ["the state"] * (not state["conjugate"].is_conj())
+    return wrong
+
+
 class OptionsTest(common.WorkTest):
     def test_no_dist(self):
         self.assertEqual(run_ranks(2, alone, str(self.work)), [1.0, 1.0])
@@ -385,6 +407,10 @@ class OptionsTest(common.WorkTest):
         answers = run_ranks(2, in_background, str(self.work / "saved"))
         self.assertEqual(answers[0], expected)
         self.assertEqual(answers[1], (*expected[:1], [1.0] * 4, *expected[2:]))
+
+    def test_async_save_writes_the_values_of_conjugates_and_negatives(self):
+        """Both are marks on a tensor. PyTorch's stager copies the memory, and loses the marks."""
+        self.assertEqual(run_ranks(2, marked_in_background, str(self.work)), [[], []])
 
     def test_what_pytorchs_writer_has_is_taken_or_refused_by_name(self):
         made = shardmesh.dcp.StorageWriter(self.work / "a", thread_count=3, single_file_per_rank=True, sync_files=True,

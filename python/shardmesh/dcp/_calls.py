@@ -25,6 +25,7 @@ from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 from torch.distributed.checkpoint.stateful import Stateful
 from torch.distributed.tensor import DTensor
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from .. import _arguments, _native
 from .._background import OwnedFuture
@@ -338,12 +339,33 @@ class _Stager:
 
     def _copied(self, state_dict: dict[str, Any], options: dict[str, Any]) -> Any:
         try:
-            return self._stager.stage(state_dict, **options)
+            return self._stager.stage(_resolved(state_dict), **options)
         except Exception as cause:
             if not self._is_own:
                 raise
             raise failure("unsupported", f"the state dict cannot be copied: {type(cause).__name__}: {cause}",
                           hint="save it with save, or correct the method that copies the object") from cause
+
+
+def _resolved(state_dict: dict[str, Any]) -> dict[str, Any]:
+    """Returns the state dict with values of their own in place of conjugates and negatives. These are marks on a tensor,
+    which PyTorch's stager loses: it copies the memory."""
+    if not any(map(_is_marked, tree_leaves(state_dict))):
+        return state_dict
+    return tree_map_only(_is_marked, _without_marks, state_dict)
+
+
+def _is_marked(value: Any) -> bool:
+    local = value._local_tensor if isinstance(value, DTensor) else value
+    return isinstance(local, torch.Tensor) and (local.is_conj() or local.is_neg())
+
+
+def _without_marks(value: torch.Tensor) -> torch.Tensor:
+    if not isinstance(value, DTensor):
+        return value.detach().resolve_conj().resolve_neg()
+    local = value._local_tensor.detach().resolve_conj().resolve_neg()
+    return DTensor.from_local(local, value.device_mesh, value.placements, run_check=False, shape=value.shape,
+                              stride=value.stride())
 
 
 def _check_methods(name: str, value: Any, kind: str, *methods: str) -> None:
