@@ -196,6 +196,11 @@ class Checkpoint(Mapping[str, Entry]):
     def __len__(self) -> int:
         return len(self._rows)
 
+    # Entries refer to their checkpoint, so a comparison as mappings would never end. Equal entries would not mean equal
+    # values either: see `diff`.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
     def __repr__(self) -> str:
         return f"<shardmesh.Checkpoint {printable_url(self.path)!r}: {self.format}, {len(self)} entries>"
 

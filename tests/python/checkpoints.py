@@ -106,6 +106,16 @@ class BoxTest(common.WorkTest):
         with self.assertRaisesRegex(shardmesh.Error, "indexed with a box"):
             entry[::2]
 
+    def test_checkpoints_are_equal_to_themselves_alone_and_entries_to_those_of_the_same_checkpoint(self):
+        path = GOLDEN / "dtensor_2d_2x2" / "checkpoint"
+        one, other = shardmesh.open(path), shardmesh.open(path)
+        self.assertEqual((one == one, one == other, len({one, other})), (True, False, 2))
+        for key in one:
+            self.assertEqual((one[key] == one[key], one[key] == other[key]), (True, False))
+            self.assertEqual(len({one[key], one[key], other[key]}), 2)
+        self.assertIn(one.tensors[0], one.tensors)
+        self.assertNotIn(one.tensors[0], other.tensors)
+
     def test_files_are_closed_with_the_last_reference_to_the_checkpoint_or_an_entry(self):
         path = GOLDEN / "dtensor_2d_2x2" / "checkpoint"
 
