@@ -41,13 +41,14 @@ extents row_major(const extents& sizes) {
   return strides;
 }
 
-// Distances between elements in bytes must fit in 64 bits.
+// Distances between elements in bytes must fit in 64 bits. An element of less than a byte counts as one.
 void check_reach(const extents& sizes, const extents& strides, dtype type) {
+  const std::int64_t longest = std::numeric_limits<std::int64_t>::max() / ((bits(type) + 7) / 8);
   std::int64_t reach = 0;
   for (std::size_t d = 0; d < sizes.rank() && !box::whole(sizes).is_empty(); ++d) {
     std::int64_t step = 0;
     if (__builtin_mul_overflow(sizes[d] - 1, strides[d], &step) || step == std::numeric_limits<std::int64_t>::min() ||
-        __builtin_add_overflow(reach, step < 0 ? -step : step, &reach) || !size_bytes(type, reach))
+        __builtin_add_overflow(reach, step < 0 ? -step : step, &reach) || reach > longest)
       refuse(fail(errc::overflow, "the strides of a tensor do not fit in 64 bits")
                  .with_values("", to_string(strides) + " of sizes " + to_string(sizes)));
   }

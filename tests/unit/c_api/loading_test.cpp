@@ -172,6 +172,32 @@ TEST_CASE("a key with a zero byte is saved, listed and loaded") {
   CHECK(from.load<std::int32_t>(key) == stored);
 }
 
+TEST_CASE("elements of 4 and 6 bits are saved and loaded, whatever their number") {
+  const c_answers::scratch_folder scratch;
+  std::vector<std::byte> stored;
+  for (int i = 1; i <= 6; ++i) stored.push_back(static_cast<std::byte>(i));
+  for (const shardmesh_dtype type : {SHARDMESH_DTYPE_FLOAT6_E2M3, SHARDMESH_DTYPE_FLOAT6_E3M2}) {
+    c::save_options how;
+    how.format = SHARDMESH_FORMAT_SAFETENSORS;
+    how.overwrite = true;
+    c::save(scratch / "w.safetensors", {{"w", c::const_tensor{stored.data(), type, {2, 4}, {}}}}, how);
+    const c::checkpoint from = c::checkpoint::open(scratch / "w.safetensors");
+    CHECK(from.tensor_at(0).dtype == type);
+    std::vector<std::byte> memory(6);
+    from.load({{"w", c::tensor{memory.data(), type, {2, 4}, {}}, {}}});
+    CHECK(memory == stored);
+  }
+  // Two of 4 bits are one element of the type that is read.
+  c::save_options how;
+  how.format = SHARDMESH_FORMAT_SAFETENSORS;
+  c::save(scratch / "half.safetensors",
+          {{"w", c::const_tensor{stored.data(), SHARDMESH_DTYPE_FLOAT4_E2M1FN, {3, 4}, {}}}}, how);
+  const c::checkpoint from = c::checkpoint::open(scratch / "half.safetensors");
+  std::vector<std::byte> memory(6);
+  from.load({{"w", c::tensor{memory.data(), SHARDMESH_DTYPE_FLOAT4_E2M1FN_X2, {3, 2}, {}}, {}}});
+  CHECK(memory == stored);
+}
+
 TEST_CASE("threads load from one checkpoint at once") {
   const std::string path = golden_path("fsdp2_tp_2x2");
   const c::checkpoint from = c::checkpoint::open(path);
