@@ -71,6 +71,15 @@ class ExceptionTest(common.WorkTest):
                 self.assertEqual((found.code, found.key, found.path), (code, "n.x", str(path)))
                 self.assertIn(f"{type(problem).__name__}: no", str(found))
 
+    def test_another_shape_is_an_error_whose_remedy_dcp_load_does_not_have_itself(self):
+        shardmesh.save({"w": torch.zeros(3, 4)}, self.work / "shapes")
+        for shape in ((2, 4), (12,), ()):
+            problem = self.caught(lambda: shardmesh.dcp.load({"w": torch.zeros(shape)},
+                                                             checkpoint_id=self.work / "shapes"))
+            self.assertEqual((problem.code, problem.key, problem.path, problem.expected, problem.found),
+                             ("shape_mismatch", "w", str(self.work / "shapes"), "[3, 4]", str(list(shape))))
+            self.assertIn("load_into of shardmesh.open", problem.hint)
+
     def test_exceptions_of_pytorchs_planner_keep_their_type(self):
         path = self.work / "saved"
         shardmesh.save({"w": torch.ones(3)}, path)

@@ -36,7 +36,7 @@ from .._layouts import Layout
 from .._plan_cache import SavePlanCache
 from .._progress import Progress
 from .._saving import check_containers, check_tensors
-from .._tensors import name_of, refuse_without_memory
+from .._tensors import refuse_without_memory
 from ._errors import one_error
 from ._rank_save import StateOfRank, checked, save_by_ranks, start_save_by_ranks
 from ._reader import Piece, StorageReader
@@ -134,7 +134,6 @@ class LoadPlanner(torch_checkpoint.DefaultLoadPlanner):
 
     def _raise_our_own(self) -> None:
         stored = self.metadata.state_dict_metadata if self.metadata else {}
-        native = self._reader.checkpoint._native
         for key, value in self.state_dict.items():
             self._reader.checkpoint._raise_conflict(key)
             found = stored.get(key)
@@ -143,7 +142,10 @@ class LoadPlanner(torch_checkpoint.DefaultLoadPlanner):
             elif isinstance(found, dcp.TensorStorageMetadata) and getattr(value, "size", None) is not None:
                 shape = tuple(value.size())
                 if shape != tuple(found.size):
-                    native.load_whole(key, (0, name_of(value.dtype), shape, (0,) * len(shape)), None)
+                    raise failure("shape_mismatch", "the tensor to load into has a different shape than the stored one",
+                                  key=key, path=self._reader.path, expected=str(list(found.size)), found=str(list(shape)),
+                                  hint="load_into of shardmesh.open takes a box of the stored tensor, or cuts and fills it "
+                                       "with allow_shape_mismatch")
             elif isinstance(found, dcp.TensorStorageMetadata):
                 raise failure("dtype_mismatch", "a tensor is stored, but its destination is not a tensor", key=key,
                               path=self._reader.path, expected="a tensor", found=type(value).__name__)
