@@ -403,6 +403,22 @@ class SaveTest(common.WorkTest):
             self.assertTrue(torch.equal(found["o"]["state"][13]["-1"][1][-1], torch.zeros(1)))
             self.assertTrue(torch.equal(found["o"]["state"][0]["exp_avg"], torch.ones(2)))
 
+    def test_dcp_load_replaces_objects_under_keys_that_are_not_text(self):
+        def state(step, value):
+            return {"optimizer": {"state": {0: {"step": step, "moment": torch.full((2,), value)}, 1: {"step": step + 1}},
+                                  "groups": [{"lr": value, 7: torch.full((1,), value)}]},
+                    "flags": {True: step, None: step + 2, "text": step + 3}}
+
+        shardmesh.dcp.save(state(5, 0.5), checkpoint_id=self.work / "saved")
+        loaded = state(0, 0.0)
+        shardmesh.dcp.load(loaded, checkpoint_id=self.work / "saved")
+        self.assertEqual(str(loaded), str(state(5, 0.5)))
+        with shardmesh.Run(self.work / "run") as run:
+            run.save(1, state(5, 0.5))
+            loaded = state(0, 0.0)
+            run.resume(loaded)
+        self.assertEqual(str(loaded), str(state(5, 0.5)))
+
     def test_what_would_come_back_as_something_else_is_refused_or_told(self):
         optimizer = {"state": {0: {"exp_avg": torch.ones(2)}}, "param_groups": [{"lr": 0.1, "params": [0]}]}
         with self.assertRaisesRegex(shardmesh.Error, r"o.state.0: a dict's key that is not text .*found int"):

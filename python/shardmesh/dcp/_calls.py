@@ -78,6 +78,7 @@ class LoadPlanner(torch_checkpoint.DefaultLoadPlanner):
     def __init__(self, reader: StorageReader, *, allow_partial_load: bool = False) -> None:
         super().__init__(allow_partial_load=allow_partial_load)
         self._reader = reader
+        self._keys: dict[int, dict[str, Any]] = {}  # of each dict with other keys than texts, by its id
 
     def set_up_planner(self, state_dict: Any, metadata: dcp.Metadata | None = None, is_coordinator: bool = False) -> None:
         super().set_up_planner(state_dict, metadata, is_coordinator)
@@ -120,9 +121,24 @@ class LoadPlanner(torch_checkpoint.DefaultLoadPlanner):
 
     def load_bytes(self, read_item: planning.ReadItem, value: io.BytesIO) -> None:
         try:
-            super().load_bytes(read_item, value)
+            loaded = torch.load(value, weights_only=False)
         except Exception as cause:
             raise pickle_failure(cause, read_item.storage_index.fqn, self._reader.path) from cause
+        # PyTorch's paths have text for every key of a dict. PyTorch adds a value under the text, and leaves the old value
+        # under the integer.
+        *above, last = self.mappings[read_item.dest_index.fqn]
+        container: Any = self.original_state_dict
+        for step in above:
+            container = container[self._key_in(container, step)]
+        container[self._key_in(container, last)] = loaded
+
+    def _key_in(self, container: Any, step: Any) -> Any:
+        """Returns the key or the index that a step of PyTorch's path means."""
+        if not isinstance(container, Mapping) or step in container:
+            return step
+        if id(container) not in self._keys:
+            self._keys[id(container)] = {str(key): key for key in container}
+        return self._keys[id(container)][step]
 
     @contextlib.contextmanager
     def _our_errors(self) -> Iterator[None]:
