@@ -5,6 +5,7 @@ module;
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -33,16 +34,39 @@ bool is_contiguous(const extents& sizes, const extents& strides) {
   return contiguous;
 }
 
+namespace {
+
+std::uint64_t magnitude(std::int64_t stride) {
+  return stride < 0 ? 0 - static_cast<std::uint64_t>(stride) : static_cast<std::uint64_t>(stride);
+}
+
+// Returns whether steps along two dimensions lead to the same place: m steps along one are n along the other.
+bool meet(const extents& sizes, const extents& strides, std::size_t one, std::size_t other) {
+  const std::uint64_t a = magnitude(strides[one]), b = magnitude(strides[other]), common = std::gcd(a, b);
+  return b / common < static_cast<std::uint64_t>(sizes[one]) && a / common < static_cast<std::uint64_t>(sizes[other]);
+}
+
+}  // namespace
+
+// Elements that differ in three or more dimensions are not compared: only made-up strides give just these one place.
 result<void> check_fillable(const extents& sizes, const extents& strides) {
-  bool repeats = false;
+  bool repeats = false, meets = false;
   for (std::size_t d = 0; d < sizes.rank(); ++d) {
     if (sizes[d] == 0) return {};
     repeats |= sizes[d] > 1 && strides[d] == 0;
   }
-  if (!repeats) return {};
-  return fail(errc::unsupported, "the memory cannot be filled, because several elements share one address")
-      .with_values("no stride of 0", "strides " + to_string(strides))
-      .with_hint("fill a contiguous copy instead: expand shares memory between elements");
+  for (std::size_t d = 0; d < sizes.rank() && !repeats; ++d)
+    for (std::size_t other = 0; other < d && sizes[d] > 1; ++other)
+      meets |= sizes[other] > 1 && meet(sizes, strides, d, other);
+  if (!repeats && !meets) return {};
+  error refused = fail(errc::unsupported, "the memory cannot be filled, because several elements share one address");
+  if (repeats)
+    return std::move(refused)
+        .with_values("no stride of 0", "strides " + to_string(strides))
+        .with_hint("fill a contiguous copy instead: expand shares memory between elements");
+  return std::move(refused)
+      .with_values("a place for each element", "strides " + to_string(strides) + " of sizes " + to_string(sizes))
+      .with_hint("fill a contiguous copy instead: unfold shares memory between elements");
 }
 
 std::int64_t numel(const extents& sizes) {

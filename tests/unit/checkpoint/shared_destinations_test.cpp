@@ -108,6 +108,31 @@ TEST_CASE("memory with one place for several elements is not filled") {
   CHECK(std::vector<float>(memory.begin(), memory.begin() + 4) == numbers(4, 4));
 }
 
+TEST_CASE("memory in which steps along two dimensions meet is not filled") {
+  saved s;
+  std::vector<float> memory(24, -1.0F);
+  for (const load_options& way : s.ways()) {
+    for (const extents& strides : {extents{1, 1}, extents{2, 2}, extents{3, 2}, extents{2, -1}, extents{9, 6}}) {
+      const load_request requests[] = {{"a", all, view(memory, 3, shape, strides)}};
+      CHECK(refusal(load(*s.reader, requests, way), s) ==
+            "FILE: a: the memory cannot be filled, because several elements share one address in [0:3, 0:4): expected "
+            "a place for each element, found strides " +
+                to_string(strides) +
+                " of sizes [3, 4]; fill a contiguous copy instead: unfold shares memory between elements");
+    }
+    CHECK(memory == std::vector<float>(24, -1.0F));
+  }
+  // Neither dimension lies within the other, but each element has its own place.
+  for (const load_options& way : s.ways()) {
+    std::vector<float> apart(18, -1.0F);
+    const load_request requests[] = {{"a", all, view(apart, 0, shape, {4, 3})}};
+    CHECK(refusal(load(*s.reader, requests, way), s) == "loaded");
+    for (std::size_t row = 0; row < 3; ++row)
+      for (std::size_t column = 0; column < 4; ++column)
+        CHECK(apart[4 * row + 3 * column] == static_cast<float>(4 * row + column));
+  }
+}
+
 TEST_CASE("interleaved memory is nobody else's") {
   saved s;
   for (const load_options& way : s.ways()) {
