@@ -93,12 +93,20 @@ def _bytes_reached(tensor: torch.Tensor) -> int:
 def _overlaps(tensor: torch.Tensor) -> bool:
     if tensor.numel() < 2 or tensor.is_contiguous():
         return False
+    steps = sorted((stride, size) for size, stride in zip(tensor.shape, tensor.stride()) if size > 1)
     reached = 0  # by the dimensions of smaller strides
-    for stride, size in sorted((stride, size) for size, stride in zip(tensor.shape, tensor.stride()) if size > 1):
+    for stride, size in steps:
         if stride <= reached:
-            return True
+            return stride == 0 or len(steps) != 2 or _meet(*steps)
         reached += (size - 1) * stride
     return False
+
+
+def _meet(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Whether steps along two dimensions, each (stride, size), lead to the same element."""
+    (a, m), (b, n) = one, other
+    common = math.gcd(a, b)
+    return b // common < m and a // common < n
 
 
 def _calls_torch(function: Callable[P, R]) -> Callable[P, R]:

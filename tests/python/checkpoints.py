@@ -374,12 +374,14 @@ class SaveTest(common.WorkTest):
     def test_destinations_whose_elements_share_memory_are_refused(self):
         shardmesh.save({"w": torch.arange(24.0).reshape(4, 6)}, self.work / "saved")
         for shared in (torch.zeros(1, 6).expand(4, 6), torch.zeros(30).as_strided((4, 6), (2, 1)),
-                       torch.zeros(4, 1).expand(4, 6)):
+                       torch.zeros(4, 1).expand(4, 6), torch.zeros(9).unfold(0, 6, 1),
+                       torch.zeros(60).as_strided((4, 6), (9, 6))):
             with self.assertRaisesRegex(shardmesh.Error, "w: cannot be filled: several of its elements share memory"):
                 shardmesh.open(self.work / "saved").load_into({"w": shared})
-        fine = torch.zeros(60).as_strided((4, 6), (1, 5))
-        shardmesh.open(self.work / "saved").load_into({"w": fine})
-        self.assertTrue(torch.equal(fine, torch.arange(24.0).reshape(4, 6)))
+        for strides in ((1, 5), (7, 4)):  # (7, 4): neither dimension lies within the other
+            fine = torch.zeros(60).as_strided((4, 6), strides)
+            shardmesh.open(self.work / "saved").load_into({"w": fine})
+            self.assertTrue(torch.equal(fine, torch.arange(24.0).reshape(4, 6)))
 
     def test_modules_are_saved_by_their_state_dict(self):
         module = torch.nn.Linear(3, 2)
