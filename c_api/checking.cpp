@@ -57,9 +57,11 @@ diff_options to_diff(const shardmesh_diff_options& wanted) {
 }
 
 // A stopped check has covered only a part, so it returns no report.
-verify_report verify_watched(checkpoint_reader& reader, const shardmesh_verify_options& wanted) {
+verify_report verify_watched(shardmesh_checkpoint& from, const shardmesh_verify_options& wanted) {
   const verify_options how = to_verify(wanted);
   return watched_result(wanted.call, [&](bindings::watch& watching) {
+    const taken_alone alone(watching, from);
+    checkpoint_reader& reader = *from.reader;
     if (!is_watched(wanted.call)) return value_of(verify(reader, how));
     auto made = verify(*bindings::watched(reader, watching), how);
     check_stopped(watching);
@@ -67,11 +69,13 @@ verify_report verify_watched(checkpoint_reader& reader, const shardmesh_verify_o
   });
 }
 
-diff_report diff_watched(checkpoint_reader& left, checkpoint_reader& right, const shardmesh_diff_options& wanted) {
+diff_report diff_watched(shardmesh_checkpoint& left, shardmesh_checkpoint& right,
+                         const shardmesh_diff_options& wanted) {
   const diff_options how = to_diff(wanted);
   return watched_result(wanted.call, [&](bindings::watch& watching) {
-    if (!is_watched(wanted.call)) return value_of(diff(left, right, how));
-    const auto one = bindings::watched(left, watching), other = bindings::watched(right, watching);
+    const taken_alone alone(watching, left, &right);
+    if (!is_watched(wanted.call)) return value_of(diff(*left.reader, *right.reader, how));
+    const auto one = bindings::watched(*left.reader, watching), other = bindings::watched(*right.reader, watching);
     auto made = diff(*one, *other, how);
     check_stopped(watching);
     return value_of(std::move(made));
@@ -106,8 +110,7 @@ shardmesh_status shardmesh_verify(shardmesh_checkpoint* checkpoint, const shardm
     const shardmesh_verify_options wanted =
         given(options, "options", offsetof(shardmesh_verify_options, allow_globals));
     auto made = std::make_unique<shardmesh_verify_report>();
-    const taken_alone alone(from);
-    made->made = verify_watched(*from.reader, wanted);
+    made->made = verify_watched(from, wanted);
     made->problems = list_of(made->made.problems);
     made->warnings = list_of(made->made.warnings);
     return made;
@@ -152,8 +155,7 @@ shardmesh_status shardmesh_diff(shardmesh_checkpoint* left, shardmesh_checkpoint
     shardmesh_checkpoint& other = opened(right, "right");
     const shardmesh_diff_options wanted = given(options, "options");
     auto made = std::make_unique<shardmesh_diff_report>();
-    const taken_alone alone(one, &other);
-    made->made = diff_watched(*one.reader, *other.reader, wanted);
+    made->made = diff_watched(one, other, wanted);
     made->problems = list_of(made->made.problems);
     return made;
   });

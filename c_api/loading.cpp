@@ -3,8 +3,6 @@
 
 #include <cstddef>
 #include <cstring>
-#include <mutex>
-#include <shared_mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -64,13 +62,16 @@ std::vector<load_request> to_requests(const checkpoint_reader& reader, const sha
 
 namespace {
 
-std::int64_t load_all(checkpoint_reader& reader, const std::vector<load_request>& wanted,
+std::int64_t load_all(shardmesh_checkpoint& from, const shardmesh_load_request* requests, std::size_t count,
                       const shardmesh_load_options& options) {
   load_options how{.threads = to_threads(options.threads),
                    .allow_narrowing = options.allow_narrowing != 0,
                    .allow_shape_mismatch = options.allow_shape_mismatch != 0,
                    .check = options.check != 0};
   return watched_result(options.call, [&](bindings::watch& watching) {
+    const auto shared = shared_use(watching, from);
+    checkpoint_reader& reader = *from.reader;
+    const std::vector<load_request> wanted = to_requests(reader, requests, count, how.allow_shape_mismatch);
     how.cancel = watching.stop.get_token();
     // Bytes are counted only for a call that is watched: counting copies the description.
     const auto counted = is_watched(options.call) ? bindings::watched(reader, watching) : nullptr;
@@ -92,9 +93,7 @@ shardmesh_status shardmesh_load(shardmesh_checkpoint* checkpoint, const shardmes
   return guarded(error, [&] {
     shardmesh_checkpoint& from = opened(checkpoint, "checkpoint");
     const shardmesh_load_options how = given(options, "options", offsetof(shardmesh_load_options, check));
-    const std::shared_lock shared(from.use);
-    const std::int64_t read =
-        load_all(*from.reader, to_requests(*from.reader, requests, request_count, how.allow_shape_mismatch != 0), how);
+    const std::int64_t read = load_all(from, requests, request_count, how);
     if (bytes_read != nullptr) *bytes_read = read;
   });
 }

@@ -113,8 +113,8 @@ shardmesh_status shardmesh_convert(shardmesh_checkpoint* checkpoint, const char*
     saving.refuse_options_of_save();
     shardmesh::convert_options how = to_convert(wanted);
     how.format = saving.format();
-    const taken_alone alone(from, wanted.like);
     give_report(report, watched_result(saving.call(), [&](bindings::watch& watching) {
+                  const taken_alone alone(watching, from, wanted.like);
                   bindings::set_saving(how, saving.with(watching));
                   return value_of(shardmesh::convert(*from.reader, to, how));
                 }));
@@ -135,8 +135,8 @@ shardmesh_status shardmesh_reshard(shardmesh_checkpoint* checkpoint, const char*
     if (wanted.mesh != nullptr && wanted.like != nullptr)
       refuse_argument("mesh", "is set, and so is like: set one of them");
     shardmesh::reshard_options how = to_reshard(wanted);
-    const taken_alone alone(from, wanted.like);
     give_report(report, watched_result(saving.call(), [&](bindings::watch& watching) {
+                  const taken_alone alone(watching, from, wanted.like);
                   bindings::set_saving(how, saving.with(watching));
                   return value_of(shardmesh::reshard(*from.reader, to, how));
                 }));

@@ -18,6 +18,7 @@
 #include "watching.hpp"
 
 import shardmesh;
+import shardmesh.core;
 
 struct shardmesh_loading {
   using mark_type = c_api::marked<c_api::handle_kind::loading>;
@@ -51,7 +52,10 @@ load_options to_load(shardmesh_loading& loading) {
 
 result<load_report> load_shared(shardmesh_checkpoint& from, const std::vector<load_request>& wanted,
                                 const load_options& how) {
-  const std::shared_lock shared(from.use);
+  std::shared_lock shared(from.use, std::defer_lock);
+  while (!shared.try_lock_for(between_looks))
+    if (auto goes_on = shardmesh::detail::check_limits(how.call(), "load"); !goes_on)
+      return std::move(goes_on).error().with_file(from.reader->path().string());
   return load(*from.reader, wanted, how);
 }
 

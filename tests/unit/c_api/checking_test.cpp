@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares `verify` and `diff` through the C interface with the library. Also tests progress, cancellation, and
 // timeouts.
+#include <atomic>
 #include <c_answers.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
@@ -10,6 +11,7 @@
 #include <golden.hpp>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 import shardmesh;
@@ -203,6 +205,50 @@ TEST_CASE("a timeout ends each kind of work, with nothing written") {
   converting.saving.call = hurried;
   CHECK(status_of([&] { c::convert(from, scratch / "other.safetensors", converting); }) == SHARDMESH_DEADLINE_EXCEEDED);
   CHECK_FALSE(fs::exists(scratch.path / "other.safetensors"));
+}
+
+TEST_CASE("a timeout also ends a call that waits for another one on its checkpoint") {
+  const c_answers::scratch_folder scratch;
+  const std::vector<float> values(4);
+  c::save(scratch / "w", {{"w", c::view(values.data(), {4})}});
+  const c::checkpoint from = c::checkpoint::open(scratch / "w"), other = c::checkpoint::open(scratch / "w");
+  std::vector<float> memory(4);
+  std::atomic<bool> has_arrived = false, may_end = false;
+  c::start_load_options slow;
+  slow.on_arrival = [&](const std::string&) {
+    has_arrived = true;
+    while (!may_end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return true;
+  };
+  c::loading loading(from, {{"w", c::view(memory.data(), {4}), {}}}, slow);
+  while (!has_arrived) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  c::watching hurried;
+  hurried.timeout = std::chrono::milliseconds(50);
+  c::verify_options checking;
+  checking.call = hurried;
+  CHECK(status_of([&] { c::verify(from, checking); }) == SHARDMESH_DEADLINE_EXCEEDED);
+  c::diff_options comparing;
+  comparing.call = hurried;
+  CHECK(status_of([&] { c::diff(from, other, comparing); }) == SHARDMESH_DEADLINE_EXCEEDED);
+  CHECK(status_of([&] { c::diff(other, from, comparing); }) == SHARDMESH_DEADLINE_EXCEEDED);
+  c::convert_options converting;
+  converting.saving.call = hurried;
+  CHECK(status_of([&] { c::convert(from, scratch / "copy", converting); }) == SHARDMESH_DEADLINE_EXCEEDED);
+  c::reshard_options resharding;
+  resharding.mesh = "2";
+  resharding.saving.call = hurried;
+  CHECK(status_of([&] { c::reshard(from, scratch / "copy", resharding); }) == SHARDMESH_DEADLINE_EXCEEDED);
+  CHECK_FALSE(fs::exists(scratch.path / "copy"));
+  checking.call.timeout = std::chrono::milliseconds(0);
+  checking.call.progress = [](std::int64_t) { return false; };
+  CHECK(status_of([&] { c::verify(from, checking); }) == SHARDMESH_CANCELLED);
+  std::vector<float> others(4);
+  c::load_options beside;
+  beside.call.timeout = std::chrono::minutes(1);
+  CHECK(status_of([&] { from.load({{"w", c::view(others.data(), {4}), {}}}, beside); }) == SHARDMESH_OK);
+  may_end = true;
+  loading.wait();
+  CHECK(c::verify(from).problems.empty());
 }
 
 TEST_CASE("a progress that says stop ends the work as cancelled") {
