@@ -43,7 +43,7 @@ extents row_major(const extents& sizes) {
 
 // Distances between elements in bytes must fit in 64 bits. An element of less than a byte counts as one.
 void check_reach(const extents& sizes, const extents& strides, dtype type) {
-  const std::int64_t longest = std::numeric_limits<std::int64_t>::max() / ((bits(type) + 7) / 8);
+  const std::int64_t longest = std::numeric_limits<std::int64_t>::max() / std::max((bits(type) + 7) / 8, 1);
   std::int64_t reach = 0;
   for (std::size_t d = 0; d < sizes.rank() && !box::whole(sizes).is_empty(); ++d) {
     std::int64_t step = 0;
