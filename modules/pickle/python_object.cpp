@@ -51,9 +51,19 @@ std::pair<std::string_view, std::string_view> python3_name(const value& global) 
 std::string type_name(value global) {
   // PyTorch's oldest files store a class with its source text: ("module", class, file, text).
   if (const items id = global.persistent_id().items(); id.size() == 4 && id[0].text() == "module") global = id[1];
+  // Protocols 0 to 3 write a class in a class as getattr(class, name).
+  constexpr int most_levels = 16;
+  constexpr std::size_t most_name = 512;
+  std::string below;
+  for (int level = 0; level < most_levels && is_builtin(global, "getattr"); ++level) {
+    const auto attribute = argument_of(global, 1).text();
+    if (!attribute || attribute->size() > most_name) return "unknown";
+    below.insert(0, "." + std::string(*attribute));
+    global = argument_of(global, 0);
+  }
   if (global.kind() != kind::global) return "unknown";
   const auto [module_name, attribute] = python3_name(global);
-  return std::string(module_name) + "." + std::string(attribute);
+  return std::string(module_name) + "." + std::string(attribute) + below;
 }
 
 bool is_builtin(const value& record, std::string_view name) {
@@ -116,8 +126,9 @@ std::optional<std::array<std::int64_t, 3>> range_of(const pickle::value& value) 
 std::optional<std::string> global_text(const pickle::value& value) {
   if (value.kind() == kind::global) return type_name(value);
   const auto attribute = argument_of(value, 1).text();
-  if (!is_builtin(value, "getattr") || argument_of(value, 0).kind() != kind::global || !attribute) return std::nullopt;
-  return type_name(argument_of(value, 0)) + "." + std::string(*attribute);
+  if (!is_builtin(value, "getattr") || !attribute) return std::nullopt;
+  const std::string owner = type_name(argument_of(value, 0));
+  return owner == "unknown" ? std::nullopt : std::optional(owner + "." + std::string(*attribute));
 }
 
 }  // namespace shardmesh::pickle

@@ -3,6 +3,7 @@
 module;
 #include <shardmesh/assert.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +18,10 @@ module shardmesh.pickle;
 import :written_opcode;
 
 namespace shardmesh::pickle {
+namespace {
+// A longer name is no path of classes. Protocols 0 to 3 do not even read it.
+constexpr std::size_t most_split_name = 4300;
+}  // namespace
 
 writer::writer(int protocol) : protocol_(protocol) {
   SHARDMESH_ASSERT(protocol == 2 || protocol == 4);
@@ -100,7 +105,22 @@ void writer::bytes(std::span<const std::byte> value) {
 void writer::global(std::string_view module_name, std::string_view attribute) {
   const std::pair key(module_name, attribute);
   if (const auto known = globals_.find(key); known != globals_.end()) return recall(known->second);
-  if (is_protocol2()) {
+  const std::size_t dot = attribute.find('.');
+  if (is_protocol2() && dot != attribute.npos && attribute.size() <= most_split_name) {
+    // Readers split a name at its dots from protocol 4 on. Before that, Python writes a class in a class as
+    // getattr(class, name).
+    const auto parts = static_cast<std::size_t>(std::ranges::count(attribute, '.'));
+    for (std::size_t i = 0; i < parts; ++i) global("builtins", "getattr");
+    global(module_name, attribute.substr(0, dot));
+    for (std::size_t begin = dot + 1, i = 1; i <= parts; ++i) {
+      const std::string_view part = attribute.substr(begin, attribute.find('.', begin) - begin);
+      begin += part.size() + 1;
+      text(part);
+      put(op::tuple2), memoize();
+      put(op::reduce);
+      if (i < parts) memoize();
+    }
+  } else if (is_protocol2()) {
     // A line break would end the name, and readers would take the rest for opcodes.
     has_broken_name_ |= (std::string(module_name) += attribute).find('\n') != std::string::npos;
     put(op::global);

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plain data that goes through safetensors and Hugging Face folders keeps its values: random integers of any size,
 bytes, and nested ordered dicts; twice over, as .pt (which torch.load(weights_only=True) reads) and as DCP. Pickles
-of Python 2, whose ordered dicts are calls with a list of pairs, are read as PyTorch reads them."""
+of Python 2, whose ordered dicts are calls with a list of pairs, are read as PyTorch reads them. Objects of unknown
+types are the same after a conversion from any protocol, although protocol 2 spells some of their parts as calls."""
+import datetime
 import pickle
 import random
+import time
 import types
 from collections import OrderedDict
 
@@ -96,10 +99,58 @@ def from_python2(oracle):
     oracle.check(status == 1 and "more memory than its size justifies" in err, "many", f"exits {status}: {err[-300:]}")
 
 
+class Outer:
+    class Inner:
+        def __init__(self, *content):
+            self.content = content
+
+
+def from_every_protocol(oracle):
+    day = datetime.date(2020, 1, 2)
+    content = (b"\xff\0", b"", bytearray(b"\1"), {1, 2}, frozenset([3]), day)
+    state = {"w": torch.ones(2), "i": Outer.Inner(*content), "class": Outer.Inner, "t": {day: torch.ones(1)}}
+    first = oracle.work / "protocol_2.pt"
+    torch.save(state, first)
+    for protocol in range(2, 6):
+        for kind in ("zip", "legacy", "pickle"):
+            case, file = f"protocol {protocol}, {kind}", oracle.work / f"{kind}_{protocol}.pt"
+            if kind == "pickle":
+                with open(file, "wb") as out:
+                    pickle.dump(state, out, protocol=protocol)
+            else:
+                torch.save(state, file, pickle_protocol=protocol, _use_new_zipfile_serialization=kind == "zip")
+            oracle.succeeds(case, "diff", first, file)
+            for to in ("pt", "dcp", "torch-checkpointing"):
+                there, back = oracle.work / f"{kind}_{protocol}_{to}", oracle.work / f"{kind}_{protocol}_{to}.back.pt"
+                if oracle.succeeds(case, "convert", file, there, "--to", to) is None:
+                    continue
+                oracle.succeeds(case, "diff", file, there)
+                if oracle.succeeds(case, "convert", there, back) is None:
+                    continue
+                found = torch.load(back, weights_only=False)
+                oracle.check(found["class"] is Outer.Inner and type(found["i"]) is Outer.Inner and found["i"].content == content
+                             and (to == "dcp" or list(found["t"]) == [day]), case, f"by {to}: gives {found}")
+
+
+def shared_and_long(oracle):
+    """A comparison hashes a text once, however often an object refers to it, and makes no decimal digits of a long integer."""
+    integer, files = 1 << 3_000_000, []
+    for number in (integer, integer, integer + 1):
+        files.append(oracle.work / f"long_{len(files)}.pt")
+        torch.save({"w": torch.ones(1), "o": Outer.Inner(["x" * 1_000_000] * 100_000, number), "n": [number]}, files[-1])
+    begin = time.monotonic()
+    oracle.succeeds("long", "diff", files[0], files[1])
+    status, out, err = oracle.run("diff", files[0], files[2])
+    oracle.check(status == 1 and "2 keys differ" in out, "long", f"exits {status}: {out}{err}")
+    oracle.check(time.monotonic() - begin < 10, "long", f"takes {time.monotonic() - begin:.1f} s")
+
+
 def main():
     oracle = Oracle(__doc__, syncs=False)
     through_safetensors(oracle)
     from_python2(oracle)
+    from_every_protocol(oracle)
+    shared_and_long(oracle)
     oracle.finish()
 
 

@@ -71,6 +71,102 @@ bool is_value(const pickle::value& at) {
          at.assigned().pairs().empty();
 }
 
+// The items of a set or frozenset that protocols before 4 write as a call with a list.
+pickle::value called_with_items(const pickle::value& at) {
+  if (!is_value(at) || (!is_builtin(at, "set") && !is_builtin(at, "frozenset"))) return {};
+  const pickle::value items = argument_of(at, 0);
+  return at.args().items().size() == 1 && items.kind() == pickle::kind::list ? items : pickle::value();
+}
+
+// The module and the dotted name of getattr(class, name), as protocols before 4 write a class in a class.
+std::optional<std::pair<std::string, std::string>> nested_name(pickle::value at) {
+  constexpr int most_levels = 16;         // a chain is looked at from each of its levels
+  constexpr std::size_t most_name = 512;  // many calls may have one long text as their argument
+  std::string below;
+  for (int level = 0; level < most_levels && is_value(at) && is_builtin(at, "getattr"); ++level) {
+    const auto attribute = argument_of(at, 1).text();
+    if (!attribute || attribute->size() > most_name || at.args().items().size() != 2) return std::nullopt;
+    below.insert(0, "." + std::string(*attribute));
+    at = argument_of(at, 0);
+  }
+  if (at.kind() != pickle::kind::global || below.empty()) return std::nullopt;
+  const auto [module_name, name] = python3_name(at);
+  return std::pair(std::string(module_name), std::string(name) + below);
+}
+
+// Parts without parts of their own that may be long: texts, bytes, integers, and names. Also the calls as which
+// protocols before 4 write bytes, a bytearray, or a class in a class: they are added like these values themselves. Each
+// is hashed once, however often it is referred to.
+class long_parts {
+ public:
+  // Returns false for other parts, which are not added.
+  bool add(content_sum& sum, const pickle::value& at) {
+    if (at.kind() == pickle::kind::record) return is_value(at) && add_call(sum, at);
+    if (at.bytes()) return add_bytes(sum, at.kind(), at, at);
+    constexpr std::size_t most_short = 64;
+    const bool is_long = at.kind() == pickle::kind::text ? at.text()->size() > most_short
+                                                         : at.kind() == pickle::kind::integer && !at.as_int();
+    if (!is_long && at.kind() != pickle::kind::global) return false;
+    const auto [known, is_new] = values_.try_emplace(at.identity());
+    if (is_new) known->second = sum_of(at);
+    return add_digest(sum, at.kind(), known->second);
+  }
+
+ private:
+  static bool add_digest(content_sum& sum, pickle::kind kind, const digest128& digest) {
+    sum.number(static_cast<std::uint64_t>(kind)), sum.number(digest.high), sum.number(digest.low);
+    return true;
+  }
+
+  // The decimal digits of a very long integer would take quadratic time: its stored bytes are hashed instead. They are
+  // the same in every protocol but 0, in which Python reads no such integer.
+  static digest128 sum_of(const pickle::value& at) {
+    content_sum sum;
+    pickle::writer stored(2);
+    if (at.kind() == pickle::kind::integer && !at.decimal() && stored.value(at)) {
+      const std::vector<std::byte> bytes = std::move(stored).finish();
+      return xxh3(bytes);
+    }
+    sum.leaf(at);
+    return sum.digest();
+  }
+
+  // `from`: the text or the bytes that determine the content of `at`. Many calls may have the same.
+  bool add_bytes(content_sum& sum, pickle::kind kind, const pickle::value& at, const pickle::value& from) {
+    const auto [known, is_new] = contents_.try_emplace(from.identity());
+    if (is_new) {
+      if (const auto content = bytes_of(at)) known->second = xxh3(std::as_bytes(std::span(*content)));
+    }
+    return known->second && add_digest(sum, kind, *known->second);
+  }
+
+  bool add_call(content_sum& sum, const pickle::value& at) {
+    const bool is_encoded = at.is_record_of("_codecs", "encode"), is_array = is_builtin(at, "bytearray");
+    if (is_encoded || is_array || is_builtin(at, "bytes")) {
+      const pickle::kind kind = is_array ? pickle::kind::bytearray : pickle::kind::bytes;
+      pickle::value from = argument_of(at, 0), encoding = argument_of(at, 1);
+      if (!from && !is_encoded) return add_digest(sum, kind, xxh3({}));
+      if (from.bytes() && !is_encoded) return add_bytes(sum, kind, at, from);
+      if (!is_encoded && from.is_record_of("_codecs", "encode")) {
+        encoding = argument_of(from, 1);
+        from = argument_of(from, 0);
+      }
+      const bool is_latin1 = encoding.text() == "latin1" || encoding.text() == "latin-1";
+      return from.text() && is_latin1 && add_bytes(sum, kind, at, from);
+    }
+    if (!is_builtin(at, "getattr")) return false;
+    const auto name = nested_name(at);
+    if (!name) return false;
+    content_sum as_global;
+    as_global.number(static_cast<std::uint64_t>(pickle::kind::global));
+    as_global.text(name->first), as_global.text(name->second);
+    return add_digest(sum, pickle::kind::global, as_global.digest());
+  }
+
+  std::unordered_map<std::uint64_t, digest128> values_;                   // by identity
+  std::unordered_map<std::uint64_t, std::optional<digest128>> contents_;  // by the identity of `from`
+};
+
 // Unwraps a Parameter, because some writers save only its tensor.
 pickle::value without_parameter(const pickle::value& value) {
   const bool parameter = value.is_record_of("torch._utils", "_rebuild_parameter") ||
@@ -191,6 +287,7 @@ result<digest128> item_storages::content_of(const pickle::value& value) {
   constexpr std::int64_t most_parts = 50'000'000;
   content_sum sum;
   std::unordered_map<std::uint64_t, std::uint64_t> numbers;  // of the values met so far, by identity
+  long_parts long_ones;
   // `of_value`: `at` lies in the arguments of a value, directly or inside their tuples.
   struct visit {
     pickle::value at;
@@ -205,7 +302,14 @@ result<digest128> item_storages::content_of(const pickle::value& value) {
           .with_values(fmt::format("at most {}", most_parts), "more");
     const auto [at, of_value] = pending.back();
     pending.pop_back();
-    sum.leaf(at);
+    if (long_ones.add(sum, at)) continue;
+    const pickle::value called = called_with_items(at);
+    pickle::kind kind = at.kind();
+    if (called) kind = is_builtin(at, "set") ? pickle::kind::set : pickle::kind::frozenset;
+    if (called)
+      sum.number(static_cast<std::uint64_t>(kind));
+    else
+      sum.leaf(at);
     if (at.kind() == pickle::kind::persistent) {
       const auto key = storage_key(at);
       if (!key) continue;
@@ -222,12 +326,12 @@ result<digest128> item_storages::content_of(const pickle::value& value) {
       continue;
     }
     parts.clear();
-    push_parts(at, parts);
+    push_parts(called ? called : at, parts);
     if (parts.empty()) continue;
     // A writer may pickle equal tuples as one object or two, so only mutable objects count by identity.
-    const bool is_tuple = at.kind() == pickle::kind::tuple, is_made = is_value(at);
-    const bool is_argument = of_value && at.kind() == pickle::kind::list;  // a frozenset's argument
-    if (!is_tuple && !is_made && !is_argument && at.kind() != pickle::kind::frozenset) {
+    const bool is_tuple = kind == pickle::kind::tuple, is_made = !called && is_value(at);
+    const bool is_argument = of_value && kind == pickle::kind::list;  // a list that a function got
+    if (!is_tuple && !is_made && !is_argument && kind != pickle::kind::frozenset) {
       const auto [known, is_new] = numbers.try_emplace(at.identity(), numbers.size());
       sum.number(is_new ? UINT64_MAX : known->second);
       if (!is_new) continue;

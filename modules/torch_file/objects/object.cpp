@@ -112,6 +112,12 @@ object_class classify(const torch_file::item& item, const pickle::value& value) 
       if (value.global_module() == "torch" &&
           (value.global_name().ends_with("_format") || value.global_name().starts_with("channels_last")))
         return {object_kind::opaque, "torch.memory_format"};
+      // Protocols before 4 write an attribute of a class as getattr(class, name).
+      if (const std::size_t dot = value.global_name().rfind('.'); dot != std::string_view::npos) {
+        std::string owner = type_name(value);
+        owner.resize(owner.size() - (value.global_name().size() - dot));
+        return {object_kind::opaque, std::move(owner)};
+      }
       return {object_kind::global, "builtins.type"};
     case pickle::kind::record:
       return classify_record(item, value);

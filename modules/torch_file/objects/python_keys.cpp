@@ -35,7 +35,14 @@ std::optional<std::string> pickled_key(const pickle::value& key, std::size_t mos
     out.none();
   };
   if (!out.value(key, most_bytes, write_id) || has_storage) return std::nullopt;
-  return std::string(text_of(std::move(out).finish()));
+  // Protocol 2 spells bytes and sets as calls. Read from it, they are calls, whose parts are numbered when they are
+  // written again. After a second time, the bytes are therefore the same for a source of any protocol, and for what a
+  // conversion wrote.
+  const std::vector<std::byte> spelled = std::move(out).finish();
+  const auto graph = pickle::graph::parse(std::span<const std::byte>(spelled));
+  pickle::writer again(2);
+  if (!graph || !again.value(graph->root(), most_bytes)) return std::nullopt;
+  return std::string(text_of(std::move(again).finish()));
 }
 
 }  // namespace

@@ -72,6 +72,14 @@ TEST_CASE("text strings resolve escapes; byte strings of Python 2 are text only 
   CHECK(parsed("S'\\xff'\n.").root().kind() == pickle::kind::bytes);
 }
 
+TEST_CASE("a class in a class has one name in every protocol") {
+  CHECK(pickle::type_name(parsed("\x80\4\x8c\1m\x8c\5C.D.E\x93."sv).root()) == "m.C.D.E");
+  const std::string_view called = "\x80\2cbuiltins\ngetattr\n(cbuiltins\ngetattr\n(cm\nC\nX\1\0\0\0DtRX\1\0\0\0EtR."sv;
+  CHECK(pickle::type_name(parsed(called).root()) == "m.C.D.E");
+  CHECK(pickle::global_text(parsed(called).root()) == "m.C.D.E");
+  CHECK(pickle::type_name(parsed("cbuiltins\ngetattr\n(K\1X\1\0\0\0DtR."sv).root()) == "unknown");
+}
+
 TEST_CASE("integers keep every bit") {
   CHECK(parsed("\x8a\x08\0\0\0\0\0\0\0\x80."sv).root().as_int() == INT64_MIN);
   CHECK(parsed("\x8a\x09\0\0\0\0\0\0\0\x80\0."sv).root().decimal() == "9223372036854775808");

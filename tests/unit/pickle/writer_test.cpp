@@ -51,6 +51,11 @@ TEST_CASE("protocol 2 spells what it lacks as Python does") {
   CHECK(again("\x80\4\x8f(K\1K\2\x90."sv) == bytes_of("\x80\2cbuiltins\nset\nq\0](K\1K\2e\x85Rq\1."sv));
   CHECK(again("\x80\4(K\1\x91."sv) == bytes_of("\x80\2cbuiltins\nfrozenset\nq\0](K\1e\x85Rq\1."sv));
   CHECK(again("\x80\4cm\nC\n)}\x92."sv) == bytes_of("\x80\2ccopyreg\n__newobj_ex__\nq\0cm\nC\nq\1)}q\2\x87Rq\3."sv));
+  // A class in a class, as Python's pickler writes it.
+  CHECK(again("\x80\4\x8c\1m\x8c\3C.D\x93."sv) ==
+        bytes_of("\x80\2cbuiltins\ngetattr\nq\0cm\nC\nq\1X\1\0\0\0Dq\2\x86q\3Rq\4."sv));
+  CHECK(again("\x80\4\x8c\1m\x8c\5C.D.E\x93."sv) ==
+        bytes_of("\x80\2cbuiltins\ngetattr\nq\0h\0cm\nC\nq\1X\1\0\0\0Dq\2\x86q\3Rq\4X\1\0\0\0Eq\5\x86q\6Rq\7."sv));
   // Reading these bytes back gives the original values.
   const auto set = pickle::graph::parse(again("\x80\4\x8f(K\1K\2\x90."sv)).value();
   CHECK(pickle::sequence_items(set.root()).size() == 2);
@@ -60,6 +65,18 @@ TEST_CASE("protocol 2 spells what it lacks as Python does") {
   for (int i = 0; i < 300; ++i) many += "\x8c\3" + std::to_string(100 + i);
   const auto texts = parsed(many + "\x8c\003399t.");  // the 300th memo entry, whose number takes four bytes
   CHECK(equal(texts.root(), written_again(texts.root(), 2).root()));
+}
+
+TEST_CASE("what protocol 2 spells as a call is written once more with the same bytes") {
+  for (const std::string_view text : {"\x80\4\x8c\1m\x8c\5C.D.E\x93."sv, "\x80\4C\2\0\xff."sv}) {
+    const auto source = parsed(text);
+    pickle::writer first(2), second(2);
+    first.value(source.root()).value();
+    const auto bytes = std::move(first).finish();
+    const auto graph = pickle::graph::parse(std::span<const std::byte>(bytes)).value();
+    second.value(graph.root()).value();
+    CHECK(std::move(second).finish() == bytes);
+  }
 }
 
 TEST_CASE("a name with a line break is not written in protocol 2, where opcodes would follow it") {
