@@ -307,6 +307,30 @@ class Placing:
                                       f"{process.returncode}: {err}")
                     self.oracle.check(fingerprint(folder / name) == before, case, "the destination changed")
                     self.nothing_left(case, folder)
+        # A signal after the write changes nothing: the status says what the destination is.
+        folder = self.folder("after the write")
+        reader, full = os.pipe()
+        os.set_blocking(full, False)
+        while True:  # the command waits at its end until someone reads what it prints
+            try:
+                os.write(full, b"x" * 4096)
+            except BlockingIOError:
+                break
+        os.set_blocking(full, True)
+        process = subprocess.Popen([self.oracle.tool, "convert", small(folder / "s.safetensors"), folder / "o.pt", "--no-sync"],
+                                   stdout=full, stderr=subprocess.PIPE, text=True)
+        os.close(full)
+        end = time.monotonic() + 60
+        while not (folder / "o.pt").exists() and time.monotonic() < end:
+            time.sleep(0.01)
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+        with open(reader, "rb") as out:
+            printed = out.read()
+        _, err = process.communicate(timeout=60)
+        self.oracle.check(process.returncode == 0 and b"wrote 1 tensor" in printed and not err, "after the write",
+                          f"{process.returncode}: {err}")
         reading = self.start("diff", self.big, self.big)
         time.sleep(0.03)
         reading.send_signal(signal.SIGINT)

@@ -63,8 +63,7 @@ std::stop_token end_on_signals() {
 unwinding_on_signals::unwinding_on_signals() {
   unwinds = true;
 }
-unwinding_on_signals::~unwinding_on_signals() {
-  unwinds = false;
-}
+// The output is in its place now. If a signal ended the command here, status 3 would say that it is not.
+unwinding_on_signals::~unwinding_on_signals() = default;
 
 }  // namespace tool

@@ -9,7 +9,8 @@ namespace tool {
 /// process. Signals that the caller ignores (nohup) stay ignored.
 std::stop_token end_on_signals();
 
-/// While this object lives, the first signal requests a stop through the token instead of ending the process.
+/// From here on, the first signal requests a stop through the token instead of ending the process. Once the object is
+/// gone, nothing looks at the token: the command ends with the status of what it has done.
 class unwinding_on_signals {
  public:
   unwinding_on_signals();
