@@ -92,17 +92,26 @@ bool involves_getattr(const value& value, int depth = 0) {
          (involves_getattr(value.callable(), depth + 1) || involves_getattr(value.args(), depth + 1));
 }
 
-// Returns the risk of getattr(CLASS, "name"). Protocols below 4 write nested classes this way, and Python 3.11 and
-// later write enum members this way. Such a call is as risky as the name CLASS.name. Any other attribute name or object
-// is the start of a chain and is dangerous.
+// Returns the risk of getattr(CLASS, "name"), where CLASS may be such a call itself. Protocols below 4 write nested
+// classes this way, and Python 3.11 and later write enum members this way. Such a call is as risky as the name
+// CLASS.name. Any other attribute name or object is the start of a chain and is dangerous.
 risk risk_of_getattr(const value& call) {
-  const items args = call.args().items();
-  if (args.size() != 2 || args[0].kind() != kind::global || !args[1].text()) return risk::dangerous;
-  const auto [module_name, type] = python3_name(args[0]);
-  const std::string_view member = *args[1].text();
-  const bool is_plain = !member.empty() && !member.starts_with('_') && member.find('.') == std::string_view::npos;
-  return is_plain && !is_dangerous_global(module_name, fmt::format("{}.{}", type, member)) ? risk::unknown
-                                                                                           : risk::dangerous;
+  constexpr int most_levels = 16;
+  constexpr std::size_t most_name = 512;  // many calls may have one long text as their argument
+  value owner = call;
+  std::string path;
+  for (int level = 0; level < most_levels && owner.kind() == kind::record && is_getattr(owner.callable()); ++level) {
+    const items args = owner.args().items();
+    if (args.size() != 2 || !args[1].text()) return risk::dangerous;
+    const std::string_view member = *args[1].text();
+    if (member.empty() || member.size() > most_name || member.starts_with('_') || member.find('.') != member.npos)
+      return risk::dangerous;
+    path.insert(0, fmt::format(".{}", member));
+    owner = args[0];
+  }
+  if (owner.kind() != kind::global) return risk::dangerous;
+  const auto [module_name, type] = python3_name(owner);
+  return is_dangerous_global(module_name, fmt::format("{}{}", type, path)) ? risk::dangerous : risk::unknown;
 }
 
 // Returns the risk of a call. A result of getattr may be called only when it looks like a class: its name begins with a

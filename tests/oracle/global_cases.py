@@ -57,6 +57,16 @@ in_archive("getattr_chain", call(call(global_("builtins", "getattr"), global_("t
            "<call of builtins.getattr(torch.Tensor, '__init__')>")
 in_archive("getattr_of_an_enum", call(global_("builtins", "getattr"), global_("mymodel", "Color"), text("RED")),
            "builtins.getattr", "mymodel.Color", "<call of builtins.getattr(mymodel.Color, 'RED')>")
+in_archive("getattr_of_a_nested_class", call(global_("builtins", "getattr"), call(global_("builtins", "getattr"),
+                                             global_("mymodel", "A"), text("B")), text("C")),
+           "builtins.getattr", "mymodel.A", "<call of builtins.getattr(mymodel.A, 'B')>",
+           "<call of builtins.getattr(builtins.getattr(mymodel.A, 'B'), 'C')>")
+in_archive("getattr_of_a_module", call(global_("builtins", "getattr"), call(global_("builtins", "getattr"),
+                                       global_("numpy", "lib"), text("os")), text("system")),
+           "<call of builtins.getattr(builtins.getattr(numpy.lib, 'os'), 'system')>")
+in_archive("getattr_below_a_special_method", call(global_("builtins", "getattr"), call(global_("builtins", "getattr"),
+                                                  global_("mymodel", "A"), text("__init__")), text("C")),
+           "<call of builtins.getattr(builtins.getattr(mymodel.A, '__init__'), 'C')>")
 in_archive("getattr_as_argument", call(global_("torch._tensor", "_rebuild_from_type_v2"), global_("builtins", "getattr"),
                                        global_("torch", "Tensor"), EMPTY_TUPLE, NONE), "builtins.getattr")
 in_archive("call_of_a_result", call(call(global_("collections", "OrderedDict")), text("x")),
