@@ -146,7 +146,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.fallthrough();
   tool::invocation call;
-  const shardmesh::detail::call_scope command({});  // requests to a lost server are those of one call
+  const shardmesh::detail::call_scope whole_command({});  // requests to a lost server are those of one call
   std::optional<shardmesh::detail::call_scope> limits;
   call.common.cancel = tool::end_on_signals();
   add_global_options(app, call, limits);
