@@ -14,15 +14,17 @@ struct covering {
 };
 covering cover(const stored_tensor& tensor, const box& part);
 
-// Returns the dimension whose halves lie farthest apart in the source. Precondition: the part has two elements or more.
+// Returns the dimension with the largest stride in the source, of those in which the part has several indices.
+// Precondition: the part has two elements or more.
 std::size_t outermost(const stored_tensor& tensor, const box& part);
 
 bool is_row_major(const stored_tensor& tensor, const box& part);
 
-// Returns whether the stored bytes are those of `to`: no cast, byte order, or lazy bit stands between them.
+// Returns whether the stored bytes need no conversion for `to`: no cast, no change of the byte order, and none of
+// PyTorch's lazy bits (see `stored_tensor`).
 bool is_plain(const stored_tensor& tensor, const tensor_view& to);
 
-// Copies a part from its covering range, which `staged` holds and which is changed.
+// Copies a part out of `staged`, which holds the part's covering range. Converts the bytes in `staged` first, in place.
 result<void> copy_staged(const stored_tensor& tensor, std::span<std::byte> staged, const box& part,
                          const tensor_view& to);
 

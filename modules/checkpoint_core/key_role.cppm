@@ -19,7 +19,7 @@ enum class key_role : std::uint8_t { model, optimizer, other };
 /// - Keys below "optimizer_states", "optimizer_state_dict", and similar names, as the first component or after a
 ///   trainer's prefix ("state.", "trainer.", "chained_0.", "mimo.NAME.").
 /// - Keys below "optim", "optimizer", "optimizer_0", or "opt" in that position. A module may have such a name, so some
-///   key below it must contain "state", "param_groups", or "exp_avg".
+///   key below it must contain "state", "param_groups", "exp_avg" or a similar name, or a "/" (Megatron).
 /// - Keys in "param_groups" with an optimizer's fields ("lr", "params"), and keys in a "state" beside such groups.
 /// - Keys of the form `state.<parameter>.<name>`, when the checkpoint has no other optimizer state. Every parameter of
 ///   that "state" must have "exp_avg", "momentum_buffer", or a similar name, or a "step". A "state" with other contents

@@ -13,7 +13,7 @@ import :object_numbers;
 
 namespace shardmesh::detail {
 
-// An optional feature of a model: it keeps the numbers of the objects that live on it.
+// An optional feature of a model: it has its own set of the numbers that tell subgroups and executors apart.
 template <class C>
 concept numbers_objects = requires(C& c) {
   { c.numbers() } -> std::same_as<object_numbers>;
@@ -244,10 +244,10 @@ class communicator_ref {
 
   /// Returns whether the model also has collectives among a subset of the ranks, through `groups`.
   bool has_groups() const { return calls_->has_groups(); }
-  /// Splits the ranks into groups and returns this rank's group. Ranks r with equal `group_of[r]` form a group,
-  /// numbered in the order of the whole. Collective over all ranks, which must pass equal numbers; blocks. The
-  /// communicator keeps the group and returns the same one for the same numbers. errc::unsupported when `has_groups()`
-  /// is false; errc::invalid_argument unless there is one number per rank; the communicator's own errors.
+  /// Splits the ranks into groups and returns this rank's group. Ranks r with equal `group_of[r]` form a group, in
+  /// which they keep their order. Collective over all ranks, which must pass equal numbers; blocks. The communicator
+  /// keeps the group and returns the same one for the same numbers. errc::unsupported when `has_groups()` is false;
+  /// errc::invalid_argument unless there is one number per rank; the communicator's own errors.
   result<communicator_ref> groups(std::span<const std::int32_t> group_of, const call_options& options) const {
     auto made = calls_->groups(object_, group_of, options);
     if (!made) return std::move(made).error();
@@ -261,13 +261,13 @@ class communicator_ref {
   /// must start the same exchanges in the same order, and runs that may overlap need a communicator each.
   bool is_ordered() const { return calls_->is_ordered(object_); }
 
-  /// Returns the communicator itself if its type is C, and null otherwise.
+  /// Returns a pointer to the communicator if its type is C, and null otherwise.
   template <communicator C>
   C* target() const {
     return dynamic_cast<const detail::calls_of<C>*>(calls_) != nullptr ? static_cast<C*>(object_) : nullptr;
   }
 
-  /// Returns the live numbers of the subgroups and executors on this communicator, which keep their messages apart. A
+  /// Returns the numbers that the subgroups and executors on this communicator hold, which tell their messages apart. A
   /// model with a function `numbers` keeps its own set; all other models in a process share one.
   object_numbers numbers() const { return calls_->numbers(object_); }
 

@@ -33,7 +33,7 @@ enum class errc {
   incomplete_save,     // a save was interrupted
   unsafe_path,         // a path that leaves the checkpoint's folder
   destination_exists,  // the destination exists and must not be replaced
-  io,                  // the operating system reported an error (see `sys`)
+  io,                  // the operating system or a server refused an operation, or a file changed during a read
   no_space,            // like io: the disk or quota is full
   cancelled,           // the caller cancelled the call
   deadline_exceeded,
@@ -56,7 +56,7 @@ struct error {
   std::vector<std::int32_t> ranks;
   std::vector<box> boxes;
   std::string expected, found, hint;
-  int sys = 0;  // errno for errc::io and errc::no_space
+  int sys = 0;  // errno of the failure, of errc::io, errc::no_space, and errc::no_memory; 0 if there is none
   /// The problems that the same call found besides this one: the first ones, each without others of its own.
   std::vector<error> others;
   std::int64_t more = 0;  // number of further problems, which are not kept

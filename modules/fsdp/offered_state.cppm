@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what one rank's state dict has for the entries of a model, and the checks before ranks compare it.
+// Not exported: the values in one rank's state dict for the entries of a model, and their checks before ranks compare
+// them.
 module shardmesh.fsdp:offered_state;
 
 import shardmesh.std;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what a rank tells the others about its state dict before a load.
+// Not exported: the note about its state dict that a rank sends to the others before a load.
 module shardmesh.fsdp:rank_note;
 
 import shardmesh.std;

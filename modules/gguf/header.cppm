@@ -30,7 +30,7 @@ enum class value_type : std::uint32_t {
 struct metadata_entry {
   std::string key;
   value_type type = value_type::uint8;
-  std::int64_t begin = 0, end = 0;          // absolute; of an array, with its type and count
+  std::int64_t begin = 0, end = 0;          // absolute offsets; an array begins with its type and count
   value_type elements = value_type::uint8;  // of an array
   std::int64_t count = 0;                   // of an array
   friend bool operator==(const metadata_entry&, const metadata_entry&) = default;
@@ -62,13 +62,13 @@ inline constexpr std::int64_t default_alignment = 32;
 /// The longest key of a metadata value, in bytes. Source: the specification of GGUF
 inline constexpr std::int64_t max_key_bytes = 65535;
 
-/// Returns whether an alignment is valid: a power of two that is a multiple of 8.
+/// Returns whether an alignment is valid: a power of two from 8 to 2^31.
 constexpr bool is_alignment(std::uint64_t value) {
   return value >= 8 && value <= (std::uint64_t{1} << 31) && (value & (value - 1)) == 0;
 }
 
 /// Reads and checks the description of a file of version 2 or 3. Tensors of unknown types are listed.
-/// \errors errc::bad_format (no GGUF, truncated, counts beyond the file's size, unknown types of values, arrays nested
+/// \errors errc::bad_format (not GGUF, truncated, counts beyond the file's size, unknown types of values, arrays nested
 ///         too deep, an invalid alignment, offsets that are not aligned or leave the file, rows that are not whole
 ///         blocks, overlapping tensors), errc::duplicate_key, errc::overflow, errc::rank_too_large,
 ///         errc::unsupported (big-endian files and other versions), the limits of `budget`, errc::io; each names the

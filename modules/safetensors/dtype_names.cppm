@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the dtype of a name in a safetensors file. The name of a dtype is in `header`.
+// Not exported: finds the dtype that a safetensors file names. The name of a dtype is in `header`.
 module shardmesh.safetensors:dtype_names;
 
 import shardmesh.std;
@@ -7,7 +7,8 @@ import shardmesh.core;
 
 namespace shardmesh::safetensors {
 
-// Returns the dtype of that name; F4 is float4_e2m1fn here.
+// Returns the dtype with this name; nothing for an unknown name. "F4" is float4_e2m1fn: the shapes in files count
+// single elements.
 std::optional<dtype> parse_dtype_name(std::string_view text);
 
 }  // namespace shardmesh::safetensors

@@ -22,7 +22,7 @@ struct hf_choice {
 };
 
 // Chooses by the index, or else by name. `path`: as in `open_hf_folder`.
-// \errors errc::bad_format (no safetensors file, several indices), errc::io; those of `parse_hf_index`
+// \errors errc::bad_format (no safetensors file exists, or several indices), errc::io; those of `parse_hf_index`
 result<hf_choice> choose_files(const std::filesystem::path& path, file_pool& pool);
 
 // Checks that an index without entries stands for a model without tensors.

@@ -85,7 +85,7 @@ class ring {
   /// Writes the writer's answer to a lent message of the reader. Precondition: fewer than `most_lent` answers are
   /// unread.
   void answer(lent_answer given);
-  /// Return the number of answers ever written, and answer number `index`.
+  /// Returns the number of answers that were ever written. `answer_at` returns answer number `index`.
   std::uint64_t answered() const { return state_->answered.load(std::memory_order_acquire); }
   lent_answer answer_at(std::uint64_t index) const;
   /// Returns whether the writer waits to be notified, and clears that flag. The reader calls it after reading.
@@ -125,7 +125,7 @@ class segment {
   /// Returns false when the rank's process has ended without leaving the group.
   bool is_alive(std::int32_t rank);
 
-  /// Notes the rank's current call, and describes the call that a rank noted last.
+  /// Records the rank's current call. `last_call` describes the call that a rank recorded last.
   void note_call(std::int32_t rank, std::string_view part);
   std::string last_call(std::int32_t rank);
 

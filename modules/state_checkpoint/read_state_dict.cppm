@@ -13,12 +13,12 @@ import :outline;
 export namespace shardmesh {
 
 /// Reads the state dict in a checkpoint: every tensor whole and in new memory, and every object, each at its entry's
-/// path. Names are mappings and indices are sequences, as in the paths of DCP's planner data and of .pt files. A key of
-/// a format with flat names (safetensors, Hugging Face, GGUF, NumPy) is one name with its dots: "a.b.0" is a key of the
-/// top mapping, unless our `objects.json` has its path. `options.report` gets the casts, and notes on optimizer state
-/// and rules (see `read_state_report`). Containers of plain values (dicts, lists, tuples) are read as containers. Other
-/// Python objects become `opaque_object`, which `save` writes unchanged. Objects that hold tensors are split as in
-/// `convert`.
+/// path. A name in a path is a key of a mapping, and an index is a position in a sequence, as in DCP's planner data and
+/// .pt files. A key of a format with flat names (safetensors, Hugging Face, GGUF, NumPy) is one name with its dots:
+/// "a.b.0" is a key of the top mapping, unless our `objects.json` has its path. `options.report` gets the casts, and
+/// notes on optimizer state and rules (see `read_state_report`). Containers of plain values (dicts, lists, tuples) are
+/// read as containers. Other Python objects become `opaque_object`, which `save` writes unchanged. Objects that hold
+/// tensors are split as in `convert`.
 /// \errors errc::invalid_argument (a rule of the selection that matches nothing, with a similar key; entries that do
 ///         not fit in one tree); errc::unsupported for tensors of an unknown representation, and for objects of which
 ///         the checkpoint keeps only a type name; the first of the checkpoint's own problems; exceptions of `allocate`;
@@ -41,7 +41,7 @@ result<state_dict<T>> read_state_dict(checkpoint_reader& checkpoint, const read_
 /// Does the same for a path. \errors also those of `open_checkpoint`
 template <allocatable_tensor T>
 result<state_dict<T>> read_state_dict(const std::filesystem::path& checkpoint, const read_state_options& options = {}) {
-  const detail::call_scope limits(options.loading().call().named("load"));  // also of the opening
+  const detail::call_scope limits(options.loading().call().named("load"));  // the limits include the opening
   auto reader = open_checkpoint(checkpoint, options.opening);
   if (!reader) return std::move(reader).error();
   return read_state_dict<T>(**reader, options);

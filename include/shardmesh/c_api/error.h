@@ -32,7 +32,7 @@ enum {
   SHARDMESH_INCOMPLETE_SAVE = 19,   /* an interrupted save */
   SHARDMESH_UNSAFE_PATH = 20,       /* a path that leads out of the checkpoint's folder */
   SHARDMESH_DESTINATION_EXISTS = 21,
-  SHARDMESH_IO = 22,       /* the operating system failed: see `system_error` */
+  SHARDMESH_IO = 22,       /* the operating system or a server refused an operation, or a file changed */
   SHARDMESH_NO_SPACE = 23, /* the disk is full */
   SHARDMESH_CANCELLED = 24,
   SHARDMESH_DEADLINE_EXCEEDED = 25,
@@ -59,7 +59,7 @@ typedef struct shardmesh_error_fields {
   const shardmesh_box* boxes;
   size_t box_count;
   shardmesh_status status;
-  int32_t system_error; /* errno of SHARDMESH_IO and SHARDMESH_NO_SPACE, else 0 */
+  int32_t system_error; /* errno of the failure; 0 if there is none */
 } shardmesh_error_fields;
 
 /* SHARDMESH_OK for null. */

@@ -33,7 +33,8 @@ struct global_options {
 struct global_report {
   std::vector<named_global> names;  // dangerous ones first, then unknown ones
   std::int64_t unnamed = 0;         // number of names that were only counted
-  // Archives that contradict themselves: other readers may see another pickle in them. The first 100, by file and key.
+  // Archives that contradict themselves, in which other readers may see another pickle, and files that could not be
+  // read. The first 100, by file and key.
   std::vector<error> problems;
   std::int64_t more_problems = 0;  // number of problems beyond these
   // Items that torch.load refuses, although they are read here. The first 100, by file and key.

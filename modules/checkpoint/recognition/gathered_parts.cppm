@@ -20,10 +20,10 @@ struct gathered_part {
 // The contents of a folder. Names are relative to it.
 struct gathered_parts {
   std::vector<gathered_part> parts;  // with unique names, ascending
-  std::vector<error> problems;       // damaged parts, and links that lead out of the folder
-  std::vector<error> warnings;       // entries that may hold tensors and are not taken
-  std::vector<std::string> notes;    // links to files that are taken under another name
-  std::string beside;                // a note that names the files of kinds that hold no tensors; empty: there are none
+  std::vector<error> problems;       // damaged parts, folders that cannot be searched, links to tensors elsewhere
+  std::vector<error> warnings;       // entries that are skipped: unsupported, unknown, copies, and other links
+  std::vector<std::string> notes;    // links to files and folders that are read under their own names
+  std::string beside;                // a note about skipped files of kinds that hold no tensors; empty: no such file
 };
 
 // Opens everything in a folder. Follows symbolic links to targets in the folder, and into the "blobs" of the Hugging

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what one rank requests in a load: its parts of tensors, and its objects. The comparison with the
+// Not exported: the requests of one rank in a load: its parts of tensors, and its objects. The comparison with the
 // checkpoint and with other ranks is in request_match.
 module shardmesh.collective_checkpoint:rank_requests;
 

@@ -34,7 +34,7 @@ struct contributions {
 
 std::vector<std::byte> encode_records(std::span<const agreement_record> records);
 
-// The name of a call, with what it does with notes, for ranks that differ in this alone.
+// The name of a call that says whether it combines notes, for ranks whose calls differ only in that.
 std::string call_with_notes(std::string_view call, bool combines);
 
 // The errors of ranks that are in different calls, or have different records. The contributions are names of calls, or
@@ -42,7 +42,7 @@ std::string call_with_notes(std::string_view call, bool combines);
 error different_calls(const contributions& calls);
 error different_records(const contributions& lists, const std::string& what);
 
-// The error for a rank whose message in an agreement is none.
+// The error for a rank whose message does not belong to the agreement, because the rank is in another call.
 error in_another_call(std::int32_t rank, const std::string& what);
 
 }  // namespace shardmesh

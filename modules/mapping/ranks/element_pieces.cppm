@@ -13,16 +13,17 @@ import :value_step;
 
 namespace shardmesh {
 
-// The operations of each mapping that changes the values, in order. A mapping rounds its result to the dtype.
+// The operations on values, one list for each mapping of a chain that has any, in order. The values are rounded to the
+// dtype at the end of each list.
 using value_stages = std::vector<std::vector<value_step>>;
 
-// The source of filler.
+// The `source` of a piece of filler: filler comes from no tensor.
 inline constexpr std::size_t no_source = static_cast<std::size_t>(-1);
 
 // The elements that a target shares with one source, or a region of its filler.
 struct element_piece {
   std::size_t source = no_source;
-  index_piece where;  // left: the source, right: the target. Loops of filler do not move on the left.
+  index_piece where;  // left: the source, right: the target. Of filler, only the right side has a meaning.
   value_stages values;
 };
 
@@ -41,8 +42,9 @@ struct target_elements {
 // Joins loops that continue each other on both sides.
 std::vector<index_loop> joined_loops(std::vector<index_loop> loops);
 
-// Moves the origins of a piece to a tensor's index in the leading dimensions of the right side, which stand for
-// captures. Returns nothing if the piece has no element there. The loops of the result do not move in these dimensions.
+// Restricts a piece to one tensor of a stacked target. The leading dimensions of the right side number the stacked
+// tensors; `stacked` is the tensor's index in them. The loops of the result do not move in these dimensions. Returns
+// nothing if the piece has no element of that tensor.
 std::optional<index_piece> piece_within(const index_piece& piece, const extents& stacked);
 
 // Lists the targets of a mapping: those of `bound.tensors`, then the unchanged tensors of an optimizer.

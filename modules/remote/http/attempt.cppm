@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // attempt: one exchange with a server, and the inbox of the call that waits for its end. The driver's thread fills it
-// in; the call's thread judges it. Internal to `remote`.
+// in; the call's thread decides what it means. Internal to `remote`.
 module shardmesh.remote:attempt;
 
 import shardmesh.std;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// driver: the thread that moves the bytes of all attempts of one client. It judges nothing. Internal to `remote`.
+// driver: the thread that moves the bytes of all attempts of one client. It reports how each attempt ended; the calls
+// evaluate that. Internal to `remote`.
 module shardmesh.remote:driver;
 
 import shardmesh.std;
@@ -13,16 +14,17 @@ class driver {
  public:
   // Throws std::system_error when the process cannot start another thread.
   explicit driver(const http_options& options);
-  // Stops.
+  // Calls `stop`.
   ~driver();
   driver(const driver&) = delete;
   driver& operator=(const driver&) = delete;
 
-  // Starts an attempt, at once or when fewer than `options.connections` are running. It arrives in its inbox exactly
-  // once, even if it fails or is withdrawn: it fails if the driver's thread gets no memory for it. Allocates nothing.
+  // Starts an attempt, at once or when fewer than `options.connections` are running. The attempt arrives in its inbox
+  // exactly once, even if it fails or is withdrawn. It fails if the driver's thread has no memory for it. This call
+  // allocates nothing.
   void start(std::shared_ptr<attempt> next);
-  // Ends an attempt soon, unless it has ended. Once it is in its inbox, nothing uses its sink and body. Allocates
-  // nothing.
+  // Ends an attempt soon, unless it has ended. Once the attempt is in its inbox, nothing uses its sink and body. This
+  // call allocates nothing.
   void withdraw(const std::shared_ptr<attempt>& unwanted);
   // Withdraws all attempts, also those that are started later, and ends the thread.
   void stop();

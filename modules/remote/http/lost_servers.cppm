@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lost_servers: the servers that do not answer a call. Without this memory, a call that goes on after an error, such as
-// a verification, would wait for each of its files as long as for the first one. Internal to `remote`.
+// lost_servers: the servers that do not answer a call. Without this memory, a call that continues after an error, such
+// as a verification, would wait for each of its files as long as for the first one. Internal to `remote`.
 module shardmesh.remote:lost_servers;
 
 import shardmesh.std;

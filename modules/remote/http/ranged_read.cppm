@@ -28,7 +28,7 @@ class ranged_read {
     std::int64_t total_bytes;
   };
 
-  // What the client knows about its servers.
+  // The client's records about its servers.
   struct memories {
     request_costs& costs;
     lost_servers& lost;

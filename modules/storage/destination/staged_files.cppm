@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: the written files of an output: their open descriptors, small writes that are gathered, write-back that
-// starts early, and syncs. Their names are in `staging_place`.
+// Not exported: the files that an output writes: open descriptors, gathered small writes, early write-back, and syncs.
+// The names of the files are in `staging_place`.
 module shardmesh.storage:staged_files;
 
 import shardmesh.std;
@@ -11,10 +11,11 @@ import :staging_place;
 
 namespace shardmesh {
 
-// Files are numbered as the names of the place are. `write` and `read` are thread-safe; the other calls are not.
+// A file's number is the index of its name in the place. `write` and `read` are thread-safe; the other calls are not.
 class staged_files {
  public:
-  // The place and the options must outlive it, and may change until the first call.
+  // The place and the options must outlive this object. They may change until the first call, and names may be added
+  // to the place between calls.
   staged_files(const staging_place& place, const output_options& options);
   staged_files(const staged_files&) = delete;
   staged_files& operator=(const staged_files&) = delete;
@@ -25,8 +26,7 @@ class staged_files {
   // Lets `finish` sync a new file, even if nothing is written to it.
   void note_added(std::int32_t file);
   result<void> remove(std::int32_t file);
-  // Writes gathered bytes, and syncs and closes every file. An earlier error remains an error: the bytes that it
-  // reports are lost.
+  // Writes gathered bytes, and syncs and closes every file. Returns `lost_` at every call, because its bytes are lost.
   result<void> finish();
   // Closes every file: the written bytes are no longer wanted.
   void abandon();
@@ -51,9 +51,9 @@ class staged_files {
   const staging_place& place_;
   const output_options& options_;
   std::mutex lock_;
-  std::set<std::int32_t> unsynced_;                    // files added or written to since the last `finish`
+  std::set<std::int32_t> unsynced_;                    // files that were added or written to, and not synced since
   std::map<std::int32_t, std::int64_t> unsent_bytes_;  // per file: bytes since write-back was last started
-  std::optional<error> lost_;                          // the first error at the end of writing to a file
+  std::optional<error> lost_;                          // the first error of a sync, a close, or a gathered write
   std::map<std::int32_t, gathered> waiting_;
   descriptors opened_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what an output has under its temporary name: one file, or a folder of files. Their contents are in
-// `staged_files`.
+// Not exported: the temporary name of an output, and the file or folder of files under it. The contents of the files
+// are in `staged_files`.
 module shardmesh.storage:staging_place;
 
 import shardmesh.std;

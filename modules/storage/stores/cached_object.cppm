@@ -26,7 +26,7 @@ class cached_object final : public byte_source {
   result<void> read_ranges(std::span<const source_range> ranges) const override;
 
  private:
-  // A block, and what the ranges of a call need of it.
+  // A block, and the parts of it that the ranges of a call need.
   struct wanted_block {
     std::vector<source_range> parts;         // `offset` counts from the beginning of the block
     std::unique_ptr<std::byte[]> own_bytes;  // null: the only part is the whole block

@@ -43,7 +43,7 @@ path folder_of(const path& at);
 /// Errors of stores are kept until 256 others followed.
 error failure(const std::error_code& code, std::string_view action, const path& at);
 
-/// Returns the status of a name that need not exist. A local path that cannot be looked at does not exist, and neither
+/// Returns the status of a name that need not exist. A local path that cannot be examined counts as missing, and so
 /// does an object to which the store denies access.
 /// \errors the store's, for a URL
 result<file_status> checked_status(const path& at);

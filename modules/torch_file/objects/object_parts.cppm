@@ -13,8 +13,8 @@ namespace shardmesh::torch_file {
 
 struct taken_apart {
   std::vector<flat_entry> entries;
-  std::vector<std::string> notes;  // one line each on contents that are not among the entries
-  // Tensors among those contents: they are not part of the saved state, or no entry can hold them.
+  std::vector<std::string> notes;  // one line each about contents that are not among the entries
+  // The tensors among these contents, which are not part of the saved state or fit in no entry.
   std::int64_t unread_tensors = 0;
 };
 

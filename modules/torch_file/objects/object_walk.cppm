@@ -21,7 +21,7 @@ struct split_object {
   std::size_t positions = 0;             // keys that no format can hold, replaced by their positions
   std::vector<std::uint64_t> transient;  // buffers that state_dict() leaves out
   std::vector<std::string> transient_names;
-  bool is_apart = false;
+  bool is_apart = false;  // the object was taken apart
 };
 
 // The most entries and bytes of pickled keys that the walk of an item may make.
@@ -36,11 +36,12 @@ class object_walk {
   object_walk(const torch_file::item& item, const flatten_options& options, tensor_search& search,
               const walk_limits& limits);
 
-  // Takes an entry's object apart. Leaves `into` empty beyond the limits.
+  // Takes an entry's object apart. If that would exceed the limits, leaves `into` empty.
   void take(const flat_entry& entry, split_object& into);
 
  private:
-  // Enters a value; false beyond the limits. `is_submodule`: the path's last step names this module.
+  // Enters a value. Returns false if that would exceed the limits. `is_submodule`: the path's last step names this
+  // module.
   bool enter(const pickle::value& value, bool is_submodule = false);
   bool enter_parts(const pickle::value& value, bool is_submodule);
   bool enter_items(const pickle::items& items);
@@ -48,7 +49,7 @@ class object_walk {
   bool enter_pairs(const pickle::pairs& pairs);
   // Enters a module as state_dict() does: one dict, whose keys join the names of submodules and parameters.
   bool enter_module(const pickle::value& state, bool is_submodule);
-  // Enters what an instance was given: items of a tuple or list subclass, entries of a dict subclass, attributes, and
+  // Enters the contents of an instance: items of a tuple or list subclass, entries of a dict subclass, attributes, and
   // slots. Tensors among a function's arguments stay hidden, because only the function knows their meaning.
   bool enter_instance(const pickle::value& record);
   // `joins`: joins the name to the path's last step with a dot.

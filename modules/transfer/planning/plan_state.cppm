@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what the copies of a plan share: its classes of equal transfers, and what was computed from them on
-// demand. The answers of the plan are in `plan`.
+// Not exported: the state that the copies of a plan share: its classes of equal transfers, and the results that are
+// computed from them on demand. The functions of the plan are in `plan`.
 module shardmesh.transfer:plan_state;
 
 import shardmesh.std;

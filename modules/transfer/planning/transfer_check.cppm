@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what a transfer must satisfy before it is planned: equal shapes, a cast that exists, whole bytes, and
+// Not exported: the conditions on a transfer before it is planned: equal shapes, a cast that exists, whole bytes, and
 // no gaps or overlaps.
 module shardmesh.transfer:transfer_check;
 

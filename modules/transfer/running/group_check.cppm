@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what a plan's transfers must satisfy so that a group of ranks can run them.
+// Not exported: the conditions under which a group of ranks can run a plan's transfers.
 module shardmesh.transfer:group_check;
 
 import shardmesh.std;

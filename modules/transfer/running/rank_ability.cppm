@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what a rank can do in the runs of an executor. The ranks combine it when they make the executor. The
-// rounds of one rank are chosen in schedule.
+// Not exported: the abilities of a rank in the runs of an executor. The ranks combine them when they make the executor.
+// The rounds of one rank are chosen in schedule.
 module shardmesh.transfer:rank_ability;
 
 import shardmesh.std;
