@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SHARDMESH_ASSERT checks preconditions; a broken one is a bug in the caller. Failures that a correct program can meet
-// are `result`s. Inline members of interfaces use this macro, so it does not depend on NDEBUG: a consumer built with
-// other settings than the library would otherwise get different definitions of them. Bodies use `assert` of <cassert>.
+// are `result`s. The macro does not depend on NDEBUG: a consumer that is built with other settings than the library
+// would otherwise get different definitions of the inline members of interfaces.
 #pragma once
 
 namespace shardmesh::detail {

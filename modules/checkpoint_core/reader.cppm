@@ -195,7 +195,8 @@ class chunk_source {
   ~chunk_source();
   result<void> read(item_id item, const box& part, const tensor_view& to);
   bool reads_in_order(item_id item);
-  /// Returns whether the chunk is computed from input in another order, as in a transpose, or lies on a server.
+  /// Returns whether small reads cost much more: the chunk is computed from input in another order, as in a transpose,
+  /// or is a compressed array in another order, or lies on a server.
   bool prefers_large_reads(item_id item);
   /// Finishes the check of each chunk that was read front to back, but not to its end. Call it before using the
   /// elements.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: which entries of a model are loaded, and the outcome for every key, from the notes of all ranks.
+// Not exported: decides from the notes of all ranks which entries of a model are loaded, and the outcome for every key.
 module shardmesh.fsdp:load_choice;
 
 import shardmesh.std;

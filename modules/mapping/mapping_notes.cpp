@@ -24,17 +24,17 @@ std::string note_of_rounding(const bound_mapping& bound) {
   for (const bound_tensor& one : bound.tensors) {
     const bound_instance& instance = bound.instances[one.instance];
     const std::vector<value_step>& steps = bound.rule_of(instance).values;
-    const bool is_rounded = std::any_of(steps.begin(), steps.end(), [](const value_step& step) {
-      return step.what != value_step::operation::negate;
-    });
+    const bool is_rounded = std::any_of(
+        steps.begin(), steps.end(), [](const value_step& step) { return step.what != value_step::operation::negate; });
     if (instance.form != bound_form::rule || !is_rounded || widens(dtype::float32, one.type)) continue;
     ++count;
     if (first == nullptr) first = &one;
   }
   if (first == nullptr) return {};
-  return fmt::format("the operations on values of {} are rounded to {}, the first of them {}; a cast to float32 before "
-                     "the mapping keeps more digits",
-                     detail::counted(count, "tensor"), name(first->type), escaped(first->key));
+  return fmt::format(
+      "the operations on values of {} are rounded to {}, the first of them {}; a cast to float32 before "
+      "the mapping keeps more digits",
+      detail::counted(count, "tensor"), name(first->type), escaped(first->key));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: which steps the ranks of a communicator hold together, and which ranks have which chunk. The ranks may
-// be others than those that kept the steps, and any of them may hold nothing.
+// Not exported: finds the steps that the ranks of a communicator hold together, and the ranks of each chunk. The ranks
+// may be others than those that kept the steps, and any of them may hold nothing.
 module shardmesh.replicas:memory_survey;
 
 import shardmesh.std;

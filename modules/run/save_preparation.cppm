@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what rank 0 decides and records before a step is saved, and after it has appeared. The ranks' agreement
-// is in `checkpoint_run`.
+// Not exported: the decisions and records of rank 0 before a step is saved, and after it has appeared. The ranks'
+// agreement is in `checkpoint_run`.
 module shardmesh.run:save_preparation;
 
 import shardmesh.std;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what both ways to flatten nested sharded tensors share.
+// Not exported: the code that both ways to flatten nested sharded tensors share.
 module shardmesh.state:flattening;
 
 import shardmesh.std;

@@ -64,7 +64,7 @@ py::object one_to_python(const error& e) {
 errc code_named(std::string_view name) {
   const auto found = std::ranges::find(code_names, name);
   return found == code_names.end() || *found == code_names.front() ? errc::unsupported
-                                                                    : static_cast<errc>(found - code_names.begin());
+                                                                   : static_cast<errc>(found - code_names.begin());
 }
 
 // Surrogates that no file name has are spelled out: an error about such a text must arrive too.

@@ -83,8 +83,7 @@ int survive(const scene& now, const std::string& token, std::int32_t rank) {
   const auto done = run(*comm, now, began);
   const seconds took = clock_type::now() - began;
   const std::string text = done ? "no error" : to_string(done.error());
-  if (!done && std::ranges::find(done.error().ranks, victim) != done.error().ranks.end() && took < now.most())
-    return 0;
+  if (!done && std::ranges::find(done.error().ranks, victim) != done.error().ranks.end() && took < now.most()) return 0;
   std::fprintf(stderr, "%s with signal %d: rank %d, after %.1f s: %s\n", now.phase.c_str(), now.signal, rank,
                took.count(), text.c_str());
   return 1;

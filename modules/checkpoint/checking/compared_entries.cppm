@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what all comparisons of entries share: the entries of two sides, paired by key, and errors that name
-// their side. The comparisons are in `entry_comparison`.
+// Not exported: the common part of all comparisons of entries: the entries of two sides, paired by key, and errors that
+// name their side. The comparisons are in `entry_comparison`.
 module shardmesh.checkpoint:compared_entries;
 
 import shardmesh.std;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: how Meta's model-parallel ranks cut each tensor, by its name. Opening the ranks' files is in
+// Not exported: the cut of each tensor between Meta's model-parallel ranks, by its name. Opening the ranks' files is in
 // consolidated_files.
 // Source: reshard_mp in meta-llama/llama-models, models/checkpoint.py
 module shardmesh.checkpoint:consolidated_cut;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: how Megatron's tensor-parallel ranks cut each tensor of a model, by its name, and the names of the
-// model's tensors in a rank's file. Merging the files is in megatron_ranks.
+// Not exported: the cut of each tensor of a model between Megatron's tensor-parallel ranks, by its name, and the names
+// of the model's tensors in a rank's file. Merging the files is in megatron_ranks.
 // Source: the layers of megatron-core 0.16.1 (megatron/core/transformer, megatron/core/tensor_parallel/layers.py)
 module shardmesh.checkpoint:megatron_cut;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: which captures of a rule make instances of it, and which stand for dimensions.
+// Not exported: divides the captures of a rule into those that make instances of it and those that stand for
+// dimensions.
 module shardmesh.mapping:rule_captures;
 
 import shardmesh.std;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: how tensors of optimizer state follow their parameters.
+// Not exported: the ways in which tensors of optimizer state follow their parameters.
 module shardmesh.mapping:state_form;
 
 import shardmesh.std;

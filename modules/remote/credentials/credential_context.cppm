@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: what every source of credentials reads, and the requests of those that ask a server.
+// Not exported: the settings that every source of credentials reads, and the requests of those that ask a server.
 module shardmesh.remote:credential_context;
 
 import shardmesh.std;

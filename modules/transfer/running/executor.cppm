@@ -42,7 +42,7 @@ struct run_options {
 /// destinations.
 class executor {
  public:
-  /// Makes an executor. Collective; blocks. If the ranks agree, the cost is one all_gather.
+  /// Makes an executor. Collective; blocks. If the ranks agree, the cost is that of one `agree`.
   /// \param keys  names of the transfers in errors; empty, or one per transfer
   /// \errors errc::disagreement naming the differing transfers and the ranks; errc::invalid_argument (wrong number of
   ///         keys; a distribution over ranks that the group lacks, naming key and rank); errc::no_memory (a rank cannot

@@ -140,7 +140,7 @@ struct redistribute_report {
 /// Moves tensors together: each pair of ranks exchanges one message per round, whatever the number of tensors.
 ///
 /// Collective; blocks. Every rank calls it with the same keys, distributions, and dtypes in the same order. If the
-/// ranks agree, it costs one all_gather; then each rank receives the bytes that it wants and does not hold, each once.
+/// ranks agree, it costs one `agree`; then each rank receives the bytes that it wants and does not hold, each once.
 /// Sources do not change. A destination may share memory with a source only where nothing changes.
 /// \errors those of `plan` and `executor::make`, on every rank and before anything moves, even if only one rank fails;
 ///         those of `executor::run`

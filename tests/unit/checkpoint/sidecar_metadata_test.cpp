@@ -188,9 +188,8 @@ TEST_CASE("a text that no header can hold is refused with the file that would ha
   file.tensor("t", {8}, gguf_files::f32, 0);
   file.data = std::string(32, '\0');
   const auto source = open_checkpoint(folder.write("a.gguf", file.bytes())).value();
-  for (const auto& [format, name, written] :
-       {std::tuple{target_format::safetensors, "a.safetensors", "a.safetensors"},
-        std::tuple{target_format::hf, "hf", "hf/model.safetensors"}}) {
+  for (const auto& [format, name, written] : {std::tuple{target_format::safetensors, "a.safetensors", "a.safetensors"},
+                                              std::tuple{target_format::hf, "hf", "hf/model.safetensors"}}) {
     const auto refused = convert(*source, folder.path() / name, {.format = format});
     REQUIRE_FALSE(refused);
     CHECK(refused.error().code == errc::unsupported);

@@ -213,8 +213,8 @@ TEST_CASE("a note names tensors whose operations on values are rounded to a shor
     }
     save(folder / "a.safetensors", saved, target_format::safetensors, save_options{.durable = false}).value();
     auto inner = open_checkpoint(folder / "a.safetensors").value();
-    const std::string rules = rules_text("[[rule]]\nleft = 'v'\nright = 'x'\nvalues = [" + std::string(values) +
-                                         "]\n[rename]\n'w' = 'y'\n");
+    const std::string rules =
+        rules_text("[[rule]]\nleft = 'v'\nright = 'x'\nvalues = [" + std::string(values) + "]\n[rename]\n'w' = 'y'\n");
     bound_mapping bound = bind_mapping(parse_mapping(rules).value(), inner->contents(), {}).value();
     const auto reader = mapped(std::move(inner), std::move(bound)).value();
     return reader->notes();
@@ -288,8 +288,8 @@ TEST_CASE("tied tensors of a sub-byte dtype are compared") {
     const std::string file = (folder / "a.safetensors").string();
     const std::string entry = "{\"dtype\":\"F6_E2M3\",\"shape\":" + shape + ",\"data_offsets\":[";
     const std::string middle = std::to_string(bytes);
-    const std::string json = "{\"e\":" + entry + "0," + middle + "]},\"head\":" + entry + middle + "," +
-                             std::to_string(2 * bytes) + "]}}";
+    const std::string json =
+        "{\"e\":" + entry + "0," + middle + "]},\"head\":" + entry + middle + "," + std::to_string(2 * bytes) + "]}}";
     std::ofstream(file, std::ios::binary) << safetensors_files::bytes(json, 2 * static_cast<std::size_t>(bytes));
     auto inner = open_checkpoint(file).value();
     auto bound = bind_mapping(parse_mapping(rules_text(rules)).value(), inner->contents(), {});

@@ -312,8 +312,7 @@ TEST_CASE("objects of parameters and lists of their names are bound to the new n
 }
 
 TEST_CASE("objects of a tied parameter are left out only if its partner has such objects") {
-  const mapping_rules rules =
-      rules_of("[rename]\n'w' = 'v'\n[[tie]]\nside = 'left'\nname = 'head'\nsame_as = 'w'\n");
+  const mapping_rules rules = rules_of("[rename]\n'w' = 'v'\n[[tie]]\nside = 'left'\nname = 'head'\nsame_as = 'w'\n");
   const catalog both = catalog_of({"w", "head", "optim.param_groups.w.lr()", "optim.param_groups.head.lr()"});
   CHECK(bind_mapping(rules, both, {}).value().unused_objects == std::vector<std::size_t>{1});
   const auto alone = bind_mapping(rules, catalog_of({"w", "head", "optim.param_groups.head.lr()"}), {});

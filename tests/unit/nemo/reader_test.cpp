@@ -138,8 +138,8 @@ TEST_CASE("weights that are not read are refused, with the remedy") {
   CHECK(has(with(tar_files::member("model_weights.ckpt", "")), "m.nemo: model_weights.ckpt: it is empty"));
   CHECK(has(with(tar_files::member("model_weights.ckpt", "text")), "m.nemo: model_weights.ckpt: it is neither"));
   const std::string settings = tar_files::member("model_config.yaml", std::string((16 << 20) + 1, 'a'));
-  CHECK(has(refused(written(scratch / "m.nemo", settings + tar_files::member("model_weights.ckpt", weights(scratch)) +
-                                                    tar_files::end())),
+  CHECK(has(refused(written(scratch / "m.nemo",
+                            settings + tar_files::member("model_weights.ckpt", weights(scratch)) + tar_files::end())),
             "m.nemo: model_config.yaml: is too large"));
   CHECK(has(refused(written(scratch / "m.nemo", "text")), "m.nemo: is not a .nemo file"));
   CHECK(has(with(tar_files::member("model_weights.ckpt", "", '2')), "a member is a symbolic link, which is not read"));
@@ -169,8 +169,8 @@ TEST_CASE("a folder of torch.distributed.checkpoint in the archive is the checkp
   converts(*inside, "in.safetensors");
   const auto plain = convert(*inside, scratch / "in.pt", {.format = target_format::pt});
   REQUIRE(plain);
-  CHECK(std::count(plain->notes.begin(), plain->notes.end(),
-                   "not kept: texts of the .nemo file: model_config.yaml") == 1);
+  CHECK(std::count(plain->notes.begin(), plain->notes.end(), "not kept: texts of the .nemo file: model_config.yaml") ==
+        1);
   converts(*outside, "out.safetensors");
   CHECK(diff(*opened(scratch / "in.safetensors"), *opened(scratch / "out.safetensors")).value().differences.empty());
 

@@ -136,10 +136,10 @@ TEST_CASE("boxes of arrays in every order, byte order, and compression have the 
 TEST_CASE("a deflated array in Fortran order is rewritten in large pieces, because each of them decodes all of it") {
   const scratch_folder scratch;
   const std::string values = made::numbers<std::int16_t>({1, 2, 3, 4, 5, 6});
-  const auto reader = opened(
-      written(scratch / "x.npz", made::archive({{"c.npy", made::array("<i2", "(2, 3)", values), true},
-                                                {"f.npy", made::array("<i2", "(2, 3)", values, true), true},
-                                                {"stored.npy", made::array("<i2", "(2, 3)", values, true)}})));
+  const auto reader =
+      opened(written(scratch / "x.npz", made::archive({{"c.npy", made::array("<i2", "(2, 3)", values), true},
+                                                       {"f.npy", made::array("<i2", "(2, 3)", values, true), true},
+                                                       {"stored.npy", made::array("<i2", "(2, 3)", values, true)}})));
   chunk_source source(*reader);
   const auto is_large = [&](std::string_view key) {
     return source.prefers_large_reads({0, reader->contents().find(key)->first_chunk});
