@@ -68,8 +68,9 @@ std::string hint_for_text(std::string_view name, const std::vector<std::string_v
 std::vector<shipped_convention> shipped_conventions() {
   std::vector<shipped_convention> made;
   for (const detail::shipped_mapping& one : detail::shipped_mappings()) {
-    // "hf.llama--meta.llama.toml"
-    const std::string_view stem = one.file.substr(0, one.file.rfind('.'));
+    // "meta/hf.llama--meta.llama.toml"
+    const std::size_t begin = one.file.rfind('/') + 1;
+    const std::string_view stem = one.file.substr(begin, one.file.rfind('.') - begin);
     const std::size_t middle = stem.find("--");
     made.push_back({std::string(stem.substr(0, middle)), std::string(stem.substr(middle + 2)), one.text});
   }
