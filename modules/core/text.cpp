@@ -5,7 +5,9 @@ module;
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,6 +37,23 @@ std::size_t sequence_length(std::string_view text) {
     return continues(1, low, high) && continues(2) && continues(3) ? 4 : 0;
   }
   return 0;
+}
+
+// Returns whether `text` begins with a surrogate as Python's surrogatepass encodes it.
+bool begins_surrogate(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  return text.size() >= 3 && byte(0) == 0xED && byte(1) >= 0xA0 && byte(1) <= 0xBF && byte(2) >= 0x80 &&
+         byte(2) <= 0xBF;
+}
+
+// The length of the ASCII text at the front, in whole words of eight bytes: most texts are nothing else.
+std::size_t ascii_words(std::string_view text) {
+  std::size_t at = 0;
+  for (std::uint64_t word = 0; text.size() - at >= sizeof word; at += sizeof word) {
+    std::memcpy(&word, text.data() + at, sizeof word);
+    if ((word & 0x8080808080808080U) != 0) break;
+  }
+  return at;
 }
 
 // The code point of a well-formed sequence.
@@ -117,9 +136,7 @@ std::string json_quoted(std::string_view text) {
   while (!text.empty()) {
     const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
     const std::size_t length = sequence_length(text);
-    const bool surrogate = length == 0 && byte(0) == 0xED && text.size() >= 3 && byte(1) >= 0xA0 && byte(1) <= 0xBF &&
-                           byte(2) >= 0x80 && byte(2) <= 0xBF;
-    if (surrogate) {  // a surrogate as Python's surrogatepass encodes it
+    if (length == 0 && begins_surrogate(text)) {
       fmt::format_to(out, "\\u{:04x}", 0xD000 | (byte(1) & 0x3F) << 6 | (byte(2) & 0x3F));
       text.remove_prefix(3);
       continue;
@@ -142,6 +159,16 @@ std::string json_quoted(std::string_view text) {
     text.remove_prefix(length == 0 ? 1 : length);
   }
   return quoted + '"';
+}
+
+bool is_python_text(std::string_view text) {
+  text.remove_prefix(ascii_words(text));
+  while (!text.empty()) {
+    const std::size_t length = sequence_length(text);
+    if (length == 0 && !begins_surrogate(text)) return false;
+    text.remove_prefix(length == 0 ? 3 : length);
+  }
+  return true;
 }
 
 bool is_utf8(std::string_view text) {

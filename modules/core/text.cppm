@@ -20,6 +20,9 @@ std::string shortened(std::string_view text, std::size_t most);
 std::string json_quoted(std::string_view text);
 /// Returns whether `text` is well-formed UTF-8 (no surrogates, no overlong forms).
 bool is_utf8(std::string_view text);
+/// Returns whether `text` is a str of Python as pickle spells it: UTF-8 in which a lone surrogate takes three bytes
+/// ("surrogatepass").
+bool is_python_text(std::string_view text);
 /// Returns a URL (SCHEME://...) without its user information and query, which may hold secrets. Returns any other text,
 /// such as a local path, unchanged. Every `error::file` has this form.
 std::string printable_url(std::string_view url);

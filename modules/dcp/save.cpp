@@ -39,6 +39,7 @@ class dcp_save {
     const auto check_key = [&](const std::string& key) {
       if (!keys.insert(key).second)
         problems.push_back(fail(errc::duplicate_key, "two entries have the same key").with_key(key));
+      if (auto problem = torch_file::problem_of_name(key)) problems.push_back(*std::move(problem));
     };
     for (const output_tensor& tensor : tensors_) {
       check_key(tensor.key);

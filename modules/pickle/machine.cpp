@@ -70,8 +70,10 @@ template <class Count>
 bool machine::counted(tag kind) {
   Count count = 0;
   if (!in_.number(count) || !in_.need(count)) return false;
-  in_.take(count);
-  return push(kind, start_);
+  const auto content = in_.take(count);
+  const bool is_text = kind != tag::text_at ||
+                       is_python_text({reinterpret_cast<const char*>(content.data()), content.size()}) || forgive();
+  return is_text ? push(kind, start_) : bad("a text is not UTF-8");
 }
 
 // Pushes a string of Python 2: as text when it is UTF-8.

@@ -15,7 +15,9 @@ module;
 module shardmesh.checkpoint;
 
 import shardmesh.gguf;
+import shardmesh.safetensors;
 import shardmesh.torch_checkpointing;
+import shardmesh.torch_file;
 import :sidecar_metadata;
 import :conversion_notes;
 import :entry_check;
@@ -40,9 +42,15 @@ void refuse_archives(const checkpoint_reader& reader, const target& to, conversi
   }
 }
 
-// True for a tensor that the format cannot hold. The writer refuses those that remain.
+// True for an entry that the format cannot hold. The writer refuses those that remain.
 bool is_unsupported(const target& to, const output_tensor& tensor) {
-  return tensor.archive || to.problem_of(tensor.key, tensor.type, tensor.bytes.from.global_shape());
+  if (tensor.archive && !to.is_pickled) return true;
+  return to.problem_of(tensor.key, tensor.type, tensor.bytes.from.global_shape()).has_value();
+}
+
+bool is_unsupported(const target& to, const output_object& object) {
+  return to.is_pickled ? torch_file::problem_of_name(object.key).has_value()
+                       : !safetensors::problems_of_names({&object, 1}).empty();
 }
 
 std::vector<error> refusals_of(const checkpoint_reader& reader, std::span<const resized_tensor> differences) {
@@ -189,14 +197,14 @@ class converter {
       for (output_tensor& tensor : work_.tensors) split_at_dots(tensor.where, tensor.key);
       for (output_object& object : work_.objects) split_at_dots(object.where, object.key);
     }
-    if (!target_.is_pickled && options_.skip_unsupported) drop_unsupported();
+    if (options_.skip_unsupported) drop_unsupported();
     for (std::string& note : seen_.notes_of_components(work_)) work_.notes.push_back(std::move(note));
     if (auto note = seen_.note_of_lost_ways_back(work_)) work_.notes.push_back(*std::move(note));
     if (options_.skip_objects) skipped_.skipped_objects += drop_objects(work_, [](const auto&) { return true; });
     return target_.is_pickled ? find_path_conflicts(work_.tensors, work_.objects) : problems();
   }
 
-  // Drops the tensors that the format cannot hold. A note names them.
+  // Drops the entries that the format cannot hold. A note names them.
   void drop_unsupported() {
     std::vector<std::string> keys;
     for (std::size_t i = 0; i < work_.tensors.size(); ++i) {
@@ -204,10 +212,17 @@ class converter {
       left_out_.push_back({true, work_.sources[i]});
       keys.push_back(work_.tensors[i].key);
     }
+    for (std::size_t i = 0; i < work_.objects.size(); ++i) {
+      if (!is_unsupported(target_, work_.objects[i])) continue;
+      left_out_.push_back({false, work_.object_sources[i]});
+      keys.push_back(work_.objects[i].key);
+    }
     if (keys.empty()) return;
     work_.notes.push_back(fmt::format("left out, because {} cannot hold them: {}", target_.name, name_list(keys)));
     skipped_.skipped_tensors +=
-        drop_tensors(work_, [&](const auto& tensor) { return is_unsupported(target_, tensor); });
+        drop_tensors(work_, [&](const output_tensor& tensor) { return is_unsupported(target_, tensor); });
+    skipped_.skipped_objects +=
+        drop_objects(work_, [&](const output_object& object) { return is_unsupported(target_, object); });
   }
 
   // Refuses to copy anything that `verify` refuses.

@@ -37,7 +37,7 @@ struct convert_options {
   selection_options selection{};
   std::int64_t max_shard_bytes = std::int64_t{5} * 1000 * 1000 * 1000;  // hf: Hugging Face's own default
   bool skip_objects = false;                                            // write only the tensors
-  bool skip_unsupported = false;  // leave out tensors that the destination cannot hold, and objects with such tensors
+  bool skip_unsupported = false;  // leave out entries that the destination cannot hold, and objects with such tensors
   /// Gives each tensor the shape of the tensor in this checkpoint that has its new name. Tensors without such a
   /// counterpart keep their shapes.
   checkpoint_reader* like = nullptr;

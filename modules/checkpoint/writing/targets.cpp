@@ -55,6 +55,18 @@ result<save_report> write_safetensors(const fs::path& destination, tensor_list t
   return safetensors::save(destination, std::move(tensors), objects, source, files, options);
 }
 
+std::optional<error> problem_of_pickled(std::string_view key, dtype, const extents&) {
+  return torch_file::problem_of_name(key);
+}
+
+// The metadata of torch_checkpointing is JSON.
+std::optional<error> problem_of_item(std::string_view key, dtype, const extents&) {
+  if (is_utf8(key)) return std::nullopt;
+  return fail(errc::unsupported, "the metadata cannot hold a name that is not UTF-8")
+      .with_key(key)
+      .with_hint("rename the entry, or leave it out");
+}
+
 std::optional<error> problem_of_safetensors(std::string_view key, dtype type, const extents& shape) {
   const safetensors::tensor entry{std::string(key), type, shape};
   std::vector<error> problems = safetensors::problems_of({&entry, 1});
@@ -85,7 +97,7 @@ constexpr std::array all{
            .has_items = false,
            .has_objects_file = false,
            .has_block_types = false,
-           .problem_of = nullptr,
+           .problem_of = problem_of_pickled,
            .side_files_of = of_dcp,
            .write = write_dcp},
     target{.format = target_format::safetensors,
@@ -121,7 +133,7 @@ constexpr std::array all{
            .has_items = false,
            .has_objects_file = false,
            .has_block_types = false,
-           .problem_of = nullptr,
+           .problem_of = problem_of_pickled,
            .side_files_of = {},
            .write = write_pt},
     target{.format = target_format::torch_checkpointing,
@@ -133,7 +145,7 @@ constexpr std::array all{
            .has_items = true,
            .has_objects_file = false,
            .has_block_types = false,
-           .problem_of = nullptr,
+           .problem_of = problem_of_item,
            .side_files_of = {},
            .write = write_torch_checkpointing},
     target{.format = target_format::gguf,

@@ -50,7 +50,7 @@ struct target {
   bool has_objects_file;
   /// Tensors can be quantized to blocks, and `target_settings::gguf_file` applies.
   bool has_block_types;
-  /// Returns why the format cannot hold a tensor of plain elements; null when entries are pickles.
+  /// Returns why the format cannot hold a tensor of plain elements.
   std::optional<error> (*problem_of)(std::string_view key, dtype type, const extents& shape);
   /// The source formats whose side files (config.json, ...) are useful beside this one.
   std::span<const checkpoint_format> side_files_of;

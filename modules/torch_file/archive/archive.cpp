@@ -258,6 +258,13 @@ std::vector<std::byte> tensor_archive::suffix(std::uint32_t crc32) const {
   return out;
 }
 
+std::optional<error> problem_of_name(std::string_view key) {
+  if (is_python_text(key)) return std::nullopt;
+  return fail(errc::unsupported, "the name is not UTF-8, and Python could not read the file")
+      .with_key(key)
+      .with_hint("rename the entry, or leave it out");
+}
+
 std::vector<std::byte> object_archive(std::span<const std::byte> data_pkl) {
   torch_file::archive archive;
   buffer out = archive.head(data_pkl);

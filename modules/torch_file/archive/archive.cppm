@@ -85,6 +85,10 @@ class tensor_archive {
 /// \errors errc::unsupported for a dtype that PyTorch cannot save; errc::overflow
 result<std::vector<std::byte>> tensor_pickle(dtype type, const extents& sizes);
 
+/// Returns why no file of PyTorch can hold an entry's name: Python cannot read a text that is not UTF-8, except for
+/// lone surrogates. Returns nothing when a file can.
+std::optional<error> problem_of_name(std::string_view key);
+
 /// Returns an archive of a pickled object without tensors. `data_pkl` is the whole pickle.
 std::vector<std::byte> object_archive(std::span<const std::byte> data_pkl);
 

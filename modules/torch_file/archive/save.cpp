@@ -30,6 +30,11 @@ class pt_save {
 
   result<save_report> run(element_source source) {
     std::vector<error> problems;
+    const auto check_name = [&](const std::string& key) {
+      if (auto problem = problem_of_name(key)) problems.push_back(*std::move(problem));
+    };
+    for (const output_object& object : objects_) check_name(object.key);
+    for (const output_tensor& tensor : tensors_) check_name(tensor.key);
     for (const output_tensor& tensor : tensors_)
       if (auto can = tensor_pickle(tensor.type, tensor.bytes.from.global_shape()); !tensor.archive && !can)
         problems.push_back(std::move(can).error().with_key(tensor.key));

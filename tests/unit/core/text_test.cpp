@@ -85,6 +85,18 @@ TEST_CASE("UTF-8 is checked by the standard's table") {
   CHECK_FALSE(is_utf8("\xe2\x98"));
 }
 
+TEST_CASE("a text of Python is UTF-8 or has lone surrogates, wherever they are") {
+  for (const std::string& before : {std::string(), std::string("abc"), std::string(17, 'x'), std::string("\xc3\xa9")})
+    for (const std::string& after : {std::string(), std::string("abcdefghi")}) {
+      CHECK(is_python_text(before + after));
+      CHECK(is_python_text(before + "\xf0\x9f\x98\x80" + after));
+      CHECK(is_python_text(before + "\xed\xa0\x80" + after));
+      CHECK(is_python_text(before + "\xed\xbf\xbf\xed\xa0\x80" + after));
+      for (const char* const wrong : {"\xff", "\x80", "\xc0\xaf", "\xf4\x90\x80\x80", "\xed\xa0", "\xed\xc0\x80"})
+        CHECK_FALSE(is_python_text(before + wrong + after));
+    }
+}
+
 TEST_CASE("amounts of bytes are read in binary and decimal units") {
   CHECK(parse_bytes("64MiB") == 64 << 20);
   CHECK(parse_bytes("1.5K") == 1536);

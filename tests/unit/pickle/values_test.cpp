@@ -72,6 +72,17 @@ TEST_CASE("text strings resolve escapes; byte strings of Python 2 are text only 
   CHECK(parsed("S'\\xff'\n.").root().kind() == pickle::kind::bytes);
 }
 
+TEST_CASE("a text that Python cannot read is refused, and one with lone surrogates is not") {
+  CHECK(parsed("X\3\0\0\0\xed\xb3\xbf."sv).root().text() == "\xed\xb3\xbf");
+  for (const std::string_view text :
+       {"X\4\0\0\0ww\xffw."sv, "\x8c\2\xc0\xaf."sv, "\x8d\1\0\0\0\0\0\0\0\xe9."sv, "X\13\0\0\0abcdefgh\xedZ!."sv}) {
+    const auto refused = pickle::graph::parse(bytes_of(text));
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == errc::bad_pickle);
+    CHECK(refused.error().message.find("not UTF-8") != std::string::npos);
+  }
+}
+
 TEST_CASE("a class in a class has one name in every protocol") {
   CHECK(pickle::type_name(parsed("\x80\4\x8c\1m\x8c\5C.D.E\x93."sv).root()) == "m.C.D.E");
   const std::string_view called = "\x80\2cbuiltins\ngetattr\n(cbuiltins\ngetattr\n(cm\nC\nX\1\0\0\0DtRX\1\0\0\0EtR."sv;

@@ -201,15 +201,15 @@ TEST_CASE("a shared object that doubles sixty times is an error instead of endle
   CHECK(is_beyond_limit(object_json(source, item, item.root(), {.limit_bytes = 1 << 20}).error()));
 }
 
-TEST_CASE("JSON is valid for strings that are not UTF-8 and for lists inside themselves") {
+TEST_CASE("JSON is valid for strings with lone surrogates and for lists inside themselves") {
   const std::string pickle =
       "]q\0X\3\0\0\0\xed\xa0\x80"
-      "aX\2\0\0\0\xff\"ah\0a."s;
+      "ah\0a."s;
   std::vector<std::byte> bytes;
   for (const char c : pickle) bytes.push_back(static_cast<std::byte>(c));
   const memory_source source(bytes, "odd");
   const auto item = torch_file::item::open(source).value();
   const auto printed = nlohmann::json::parse(object_json(source, item, item.root()).value());
-  CHECK(printed == nlohmann::json::parse(R"([{"$str":"eda080"},{"$str":"ff22"},{"$ref":1}])"));
+  CHECK(printed == nlohmann::json::parse(R"([{"$str":"eda080"},{"$ref":1}])"));
   CHECK(json_quoted("a\xff\n") == R"("a\udcff\n")");
 }
