@@ -2,6 +2,7 @@
 module;
 #include <shardmesh/try.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -57,8 +58,13 @@ result<latest_step> find_latest_step(const std::filesystem::path& run, step_name
 namespace detail {
 
 result<latest_step> find_step_to_resume(const std::filesystem::path& run, step_names names,
-                                        const step_check_options& check, std::optional<std::int64_t> below) {
-  return newest_good(run, names, check, below, {});
+                                        const step_check_options& check, std::optional<std::int64_t> failed) {
+  if (failed) {
+    SHARDMESH_TRY(const std::vector<run_step> steps, find_steps(run, names));
+    if (std::none_of(steps.begin(), steps.end(), [&](const run_step& one) { return one.step == *failed; }))
+      failed.reset();
+  }
+  return newest_good(run, names, check, failed, {});
 }
 
 error found_by_resume(const std::filesystem::path& step) {

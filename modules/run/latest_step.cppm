@@ -32,8 +32,10 @@ export namespace shardmesh::detail {
 
 // As `find_latest_step`, for a resume: tries steps that an earlier one has found damaged, too. Their files may have
 // been restored.
+// \param failed  a step that could not be loaded: older ones are tried. If it is gone, the process that writes the run
+//                has pruned it during the load, and all steps are tried.
 result<latest_step> find_step_to_resume(const std::filesystem::path& run, step_names names,
-                                        const step_check_options& check, std::optional<std::int64_t> below);
+                                        const step_check_options& check, std::optional<std::int64_t> failed);
 
 }  // namespace shardmesh::detail
 

@@ -60,6 +60,20 @@ TEST_CASE("a step with a file that a link leads out of the step is not good, bec
   CHECK(plan_prune(run, {.keep = {.last = 1}}).value().deleted.empty());
 }
 
+TEST_CASE("a step that another process prunes while it is loaded does not lead to older ones, but to the newest") {
+  const scratch_folder scratch;
+  const fs::path run = scratch / "run";
+  save_steps(run, {1, 2, 3});
+  const auto chosen_after = [&](std::int64_t failed) {
+    return detail::find_step_to_resume(run, step_names::step, {}, failed).value().step;
+  };
+  CHECK(chosen_after(2)->step == 1);
+  CHECK_FALSE(chosen_after(1));
+  fs::remove_all(run / "step-1");
+  CHECK(chosen_after(1)->step == 3);
+  CHECK(chosen_after(3)->step == 2);
+}
+
 TEST_CASE("a check that reaches a limit ends the search for the newest step, which skips no step") {
   const scratch_folder scratch;
   const fs::path run = scratch / "run";
