@@ -111,6 +111,16 @@ void add_reading_options(CLI::App& app, tool::invocation& call) {
   }
 }
 
+// An unset variable of the shell is an empty value. It must not mean that an option is not given.
+void refuse_empty_values(CLI::App& command) {
+  const CLI::Validator some_value(
+      [](std::string& text) -> std::string { return text.empty() ? "'' is an empty value" : ""; }, "");
+  for (CLI::Option* const option : command.get_options())
+    if (!option->get_lnames().empty() && option->get_items_expected_min() > 0) option->check(some_value);
+  for (CLI::App* const inner : command.get_subcommands([](const CLI::App*) { return true; }))
+    refuse_empty_values(*inner);
+}
+
 std::vector<tool::command_options> options_of_commands(const CLI::App& app) {
   std::vector<tool::command_options> all;
   for (const CLI::App* const command : app.get_subcommands([](const CLI::App*) { return true; })) {
@@ -167,6 +177,7 @@ int run(int argc, char** argv) {
   tool::add_devices(app, call);
 #endif
   tool::add_self_description(app, call);
+  refuse_empty_values(app);
   app.footer(
       "shardmesh inspect CKPT --map\n"
       "shardmesh verify CKPT\n"

@@ -26,15 +26,6 @@ namespace tool {
 
 using namespace shardmesh;
 
-namespace {
-
-// Accepts the name of a mapping. An empty one, such as from an unset shell variable, would mean none.
-CLI::Validator some_mapping() {
-  return {[](std::string& text) -> std::string { return text.empty() ? "'' names no mapping" : ""; }, ""};
-}
-
-}  // namespace
-
 void add_mapping_options(CLI::App& command, mapping_arguments& into, const std::string& source) {
   const auto group = "Mapping";
   CLI::Option* map = command
@@ -43,7 +34,6 @@ void add_mapping_options(CLI::App& command, mapping_arguments& into, const std::
                                          " by a mapping: FROM:TO of two conventions ('map list' names them), or a TOML "
                                          "file")
                          ->type_name("MAPPING")
-                         ->check(some_mapping())
                          ->group(group);
   command.add_flag("--inverse", into.inverse, "Apply the mapping of a TOML file from right to left")
       ->group(group)

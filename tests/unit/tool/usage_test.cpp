@@ -50,10 +50,14 @@ TEST_CASE("values of options that make no sense are named in one plain line") {
   CHECK(says(misuse("inspect x --threads 99999"), "--threads"));
 }
 
-TEST_CASE("an empty mapping, as from an unset variable of the shell, does not mean none") {
+TEST_CASE("an empty value, as from an unset variable of the shell, does not mean that the option is not given") {
   for (const std::string command : {"convert a b --to dcp", "reshard a b --mesh 2", "diff a b", "map check a",
                                     "plan a --from-mesh 2 --from R --to-mesh 2 --to R"})
-    CHECK(says(misuse(command + " --map ''"), "--map: '' names no mapping"));
+    CHECK(says(misuse(command + " --map ''"), "--map: '' is an empty value"));
+  for (const std::string command : {"convert a b --to dcp --item", "reshard a b --mesh 2 --default",
+                                    "reshard a b --place", "convert a b --strip-prefix", "inspect a --only",
+                                    "run resume-plan a --default", "convert a b --dtype", "verify a --allow-globals"})
+    CHECK(says(misuse(command + " ''"), "''"));
 }
 
 TEST_CASE("rules and destinations are refused in the words of the command line, in text and in JSON") {
