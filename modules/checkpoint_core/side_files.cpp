@@ -51,7 +51,10 @@ bool lies_in(const fs::path& file, const fs::path& folder) {
   return end == folder.end();
 }
 
-// True when a link ends in the folder, or where the Hugging Face cache keeps the targets of its snapshots' links.
+}  // namespace
+
+namespace detail {
+
 bool is_safe_link(const fs::path& link, const fs::path& folder) {
   std::error_code code;
   const fs::path target = fs::canonical(link, code);
@@ -62,6 +65,10 @@ bool is_safe_link(const fs::path& link, const fs::path& folder) {
   return lies_in(target, home) ||
          (snapshots.filename() == "snapshots" && lies_in(target, snapshots.parent_path() / "blobs"));
 }
+
+}  // namespace detail
+
+namespace {
 
 // Collects a folder's files other than the checkpoint's own. Searches subfolders that hold files of the checkpoint.
 class side_search {
@@ -107,7 +114,7 @@ class side_search {
     const fs::file_status status = at.status(ignored);
     if (fs::is_directory(status))
       found_.left.push_back(name + "/");
-    else if (at.is_symlink(ignored) && !is_safe_link(at.path(), top_))
+    else if (at.is_symlink(ignored) && !detail::is_safe_link(at.path(), top_))
       found_.left.push_back(name + " (a link that leads elsewhere)");
     else if (!fs::is_regular_file(status))
       found_.left.push_back(name + " (not a regular file)");

@@ -44,3 +44,12 @@ result<void> copy_side_files(staged_output& output, std::span<const side_file> f
                              std::vector<checksum_range>& ranges);
 
 }  // namespace shardmesh
+
+// Exported for other rooms; not for users.
+export namespace shardmesh::detail {
+
+// Returns whether a symbolic link ends in the folder, or where the Hugging Face cache keeps the targets of its
+// snapshots' links. Other links could name any file of the machine.
+bool is_safe_link(const std::filesystem::path& link, const std::filesystem::path& folder);
+
+}  // namespace shardmesh::detail

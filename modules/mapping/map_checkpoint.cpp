@@ -17,6 +17,8 @@ module;
 #include <vector>
 module shardmesh.mapping;
 
+import :model_values_reader;
+
 namespace shardmesh {
 namespace {
 
@@ -114,6 +116,7 @@ result<model_sizes> read_model_sizes(const std::filesystem::path& checkpoint, co
   }
   if (!file.empty()) {
     SHARDMESH_TRY(made.config, read_config(file));
+    made.config_file = std::move(file);
   }
   return made;
 }
@@ -142,6 +145,9 @@ result<std::unique_ptr<checkpoint_reader>> map_checkpoint(std::unique_ptr<checkp
   for (const mapping_rules& mapping : mappings) {
     SHARDMESH_TRY(bound_mapping bound, bind_mapping(mapping, reader->contents(), sizes));
     SHARDMESH_TRY(reader, mapped(std::move(reader), std::move(bound), options));
+  }
+  if (!mappings.empty() && llama_cpp::is_gguf_convention(mappings.back().right)) {
+    SHARDMESH_TRY(reader, llama_cpp::with_model_values(std::move(reader), mappings.back().right, sizes));
   }
   return reader;
 }

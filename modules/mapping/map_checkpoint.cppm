@@ -20,7 +20,8 @@ export namespace shardmesh {
 result<std::vector<mapping_rules>> choose_mappings(std::string_view named, bool is_inverse = false);
 
 /// Reads the sizes of a checkpoint's model from `config`. If that is empty, reads config.json or params.json beside the
-/// checkpoint: in its folder, or in the folder of its file. Without such a file, the result has no sizes.
+/// checkpoint: in its folder, or in the folder of its file. Without such a file, the result has no sizes. The result
+/// remembers the file: see `model_sizes::config_file`.
 /// \errors those of `read_config`
 result<model_sizes> read_model_sizes(const std::filesystem::path& checkpoint, const std::filesystem::path& config = {});
 
@@ -30,9 +31,14 @@ result<model_sizes> read_model_sizes(const std::filesystem::path& checkpoint, co
 result<void> check_given_sizes(std::span<const mapping_rules> mappings, const model_sizes& sizes);
 
 /// Shows a checkpoint under the convention to which the last mapping leads. No tensor is read.
+///
+/// If that convention is one of llama.cpp's ("gguf.llama"), the checkpoint also has the hyper-parameters and the
+/// tokenizer of the folder of `model_sizes::config_file`: as objects with llama.cpp's keys, and the factors of a scaled
+/// rotation as tensors ("rope_freqs.weight"). Entries that the checkpoint has already stay. A note names each value
+/// that is missing or invalid. To leave the values out, clear `config_file`, or skip their keys.
 /// \param mappings  applied in order: each is bound to the tensors that the previous one makes
-/// \errors those of `check_given_sizes`, `bind_mapping`, and `mapped`
-/// Cost: that of `bind_mapping`, for each mapping.
+/// \errors those of `check_given_sizes`, `bind_mapping`, and `mapped`; errc::io for a file of the tokenizer
+/// Cost: that of `bind_mapping`, for each mapping; for llama.cpp, the reading of tokenizer.json or tokenizer.model.
 result<std::unique_ptr<checkpoint_reader>> map_checkpoint(std::unique_ptr<checkpoint_reader> reader,
                                                           std::span<const mapping_rules> mappings,
                                                           const model_sizes& sizes, const mapped_options& options = {});

@@ -13,6 +13,9 @@ export namespace shardmesh {
 struct model_sizes {
   named_sizes config;  // of config.json, or of another configuration
   named_sizes given;   // by the user; they replace numbers of `config`, and of the mapping's [sizes] and [captures]
+  /// The file of `config`, in the folder of the model: `read_model_sizes` sets it. From this folder, `map_checkpoint`
+  /// takes the hyper-parameters and the tokenizer that a file for llama.cpp needs. Empty: it adds none.
+  std::filesystem::path config_file = {};
 
   /// Returns all sizes: the given ones, else the mapping's, else the configuration's. A size whose expression uses a
   /// missing name is left out, and its error is in `missing`.

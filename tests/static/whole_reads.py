@@ -25,6 +25,7 @@ PLACES = [
     ("modules/deepspeed/parameter_files.cpp", "{1} << 28", 256 * MIB, "an object of a DeepSpeed folder"),
     ("modules/delta/open_delta.cpp", "limits().description_bytes", GIB, "the description of a [delta]"),
     ("modules/gguf/cursor.cpp", None, None, "the description of a GGUF file"),
+    ("modules/mapping/llama_cpp/hf_folder.cpp", "{64} << 20", 64 * MIB, "the tokenizer of a model for llama.cpp"),
     ("modules/mapping/mapping_file.cpp", "{4} << 20", 4 * MIB, "a [mapping]"),
     ("modules/mapping/model_sizes.cpp", "{16} << 20", 16 * MIB, "a model's sizes for a mapping"),
     ("modules/nemo/reader.cpp", "16 << 20", 16 * MIB, "the settings in a `.nemo` file"),
