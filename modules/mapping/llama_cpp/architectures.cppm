@@ -20,9 +20,9 @@ struct model_field {
   // An integer or a flag: an expression (`size_expression`) over the numbers of the configuration. A fraction: the
   // member of the configuration. The members of "text_config" come before those around it.
   std::string_view value;
-  bool is_needed = true;                    // a note names it if the configuration lacks a number
-  std::string_view condition = {};          // an expression: the field applies where it is not 0
-  std::optional<double> otherwise = {};     // of a fraction that the configuration may omit
+  bool is_needed = true;                 // a note names it if the configuration lacks a number
+  std::string_view condition = {};       // an expression: the field applies where it is not 0
+  std::optional<double> otherwise = {};  // of a fraction that the configuration may omit
 };
 
 enum class rope_form : std::uint8_t {
@@ -38,8 +38,8 @@ enum class tokenizer_form : std::uint8_t {
 };
 
 struct model_architecture {
-  std::string_view name;        // general.architecture
-  std::string_view convention;  // of the tensors' names
+  std::string_view name;                          // general.architecture
+  std::string_view convention;                    // of the tensors' names
   std::span<const std::string_view> model_types;  // "model_type" of the configurations
   std::span<const model_field> fields;
   rope_form rope = rope_form::usual;

@@ -71,22 +71,21 @@ class values_builder {
     for (const tensor_entry& tensor : mapped_.tensors)
       if (needs_float32(tensor) && tensor.type != dtype::float32) keys.push_back(escaped(tensor.key));
     if (keys.empty()) return;
-    made_.notes.push_back(
-        fmt::format("{} not stored as float32, the only type in which llama.cpp reads {}: {}; pass --dtype float32 "
-                    "together with --quantize, or --dtype '.*(_norm|_inp|sinks).*|.*bias=float32'",
-                    detail::counted(keys.size(), "tensor is", "tensors are"), keys.size() == 1 ? "it" : "them",
-                    name_list(keys)));
+    made_.notes.push_back(fmt::format(
+        "{} not stored as float32, the only type in which llama.cpp reads {}: {}; pass --dtype float32 "
+        "together with --quantize, or --dtype '.*(_norm|_inp|sinks).*|.*bias=float32'",
+        detail::counted(keys.size(), "tensor is", "tensors are"), keys.size() == 1 ? "it" : "them", name_list(keys)));
   }
 
   void note_unknown(const std::string& type) {
     const std::string types = model_types_of(convention_);
     std::string why = fmt::format("'model_type' is '{}'", escaped(type.substr(0, 80)));
     if (type.empty()) why = "there is no 'model_type'";
-    made_.notes.push_back(
-        fmt::format("no hyper-parameters and no tokenizer for llama.cpp: {}: {}, and {}",
-                    folder_.path_of(folder_.config_name()), why,
-                    types.empty() ? fmt::format("the convention {} has no known model", escaped(convention_))
-                                  : fmt::format("the convention {} is for {}", convention_, types)));
+    made_.notes.push_back(fmt::format("no hyper-parameters and no tokenizer for llama.cpp: {}: {}, and {}",
+                                      folder_.path_of(folder_.config_name()), why,
+                                      types.empty()
+                                          ? fmt::format("the convention {} has no known model", escaped(convention_))
+                                          : fmt::format("the convention {} is for {}", convention_, types)));
   }
 
   result<void> add_parameters(const std::string& config, const model_architecture& model, const named_sizes& numbers) {

@@ -77,15 +77,9 @@ class model_values_reader final : public torch_file::archive_forwarding_reader {
 
   result<torch_file::opened_object> open_object(std::size_t index) override {
     if (index < first_object_) return archive_forwarding_reader::open_object(index);
-    SHARDMESH_TRY(std::vector<std::byte> archive, object_archive(index));
-    torch_file::opened_object made;
-    made.place = contents_.objects[index].key;
-    made.source = std::make_shared<owned_source>(std::move(archive), made.place);
-    made.budget = std::make_shared<read_budget>();
-    auto item = torch_file::item::open(*made.source, {.budget = made.budget.get()});
-    if (!item) return std::move(item).error().with_key(made.place);
-    made.item = std::make_shared<const torch_file::item>(*std::move(item));
-    return made;
+    // It has no tensors, for which callers open an object: a vocabulary would be pickled only to be searched.
+    return fail(errc::unsupported, "a value for llama.cpp has no archive in the checkpoint")
+        .with_key(contents_.objects[index].key);
   }
 
  private:
@@ -133,8 +127,7 @@ result<std::unique_ptr<checkpoint_reader>> with_model_values(std::unique_ptr<che
                                                              std::string_view convention, const model_sizes& sizes) {
   const places::remembered_answers answers;
   SHARDMESH_TRY(model_values added, read_model_values(mapped->contents(), convention, sizes));
-  return std::unique_ptr<checkpoint_reader>(
-      std::make_unique<model_values_reader>(std::move(mapped), std::move(added)));
+  return std::unique_ptr<checkpoint_reader>(std::make_unique<model_values_reader>(std::move(mapped), std::move(added)));
 }
 
 }  // namespace shardmesh::llama_cpp

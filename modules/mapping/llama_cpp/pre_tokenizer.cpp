@@ -16,12 +16,10 @@ import :pre_tokenizer;
 namespace shardmesh::llama_cpp {
 namespace {
 
-constexpr std::string_view llama3 =
-    R"re(split (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)re"
-    R"re( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)re";
-constexpr std::string_view qwen2 =
-    R"re(split (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)re"
-    R"re( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)re";
+constexpr std::string_view llama3 = R"re(split (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)re"
+                                    R"re( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)re";
+constexpr std::string_view qwen2 = R"re(split (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)re"
+                                   R"re( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)re";
 constexpr std::string_view gpt4o =
     R"re(split [^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)re"
     R"re((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)re"
@@ -38,9 +36,9 @@ constexpr std::string_view deepseek_words =
 
 struct known_pre_tokenizer {
   std::string_view name;
-  std::array<std::string_view, 6> steps;      // empty ones at the end do not count
-  bool ignores_merges = false;                // the tokenizer must; otherwise it may
-  std::string_view architecture = {};         // the name is for this one only
+  std::array<std::string_view, 6> steps;  // empty ones at the end do not count
+  bool ignores_merges = false;            // the tokenizer must; otherwise it may
+  std::string_view architecture = {};     // the name is for this one only
 };
 
 // The first row that fits decides. Rows with equal steps differ only in their name, or in ignoring merges.
@@ -61,8 +59,8 @@ constexpr std::array table{
 };
 
 bool fits(const known_pre_tokenizer& known, const std::vector<std::string>& steps) {
-  const auto count = static_cast<std::size_t>(
-      std::find(known.steps.begin(), known.steps.end(), std::string_view()) - known.steps.begin());
+  const auto count = static_cast<std::size_t>(std::find(known.steps.begin(), known.steps.end(), std::string_view()) -
+                                              known.steps.begin());
   return count == steps.size() && std::equal(steps.begin(), steps.end(), known.steps.begin());
 }
 

@@ -200,7 +200,7 @@ class rope_reader {
     const auto most = size("max_position_embeddings");
     const double scale = most ? static_cast<double>(*most) / original : 0;
     if (type != "su" && type != "longrope" && type != "yarn") return refuse_factors("rope_factors_long.weight");
-    const double attention = scale <= 1         ? 1.0
+    const double attention = scale <= 1       ? 1.0
                              : type == "yarn" ? 0.1 * std::log(scale) + 1.0
                                               : std::sqrt(1 + std::log(scale) / std::log(original));
     add_fraction("rope.scaling.attn_factor", attention);

@@ -82,8 +82,9 @@ TEST_CASE("spaces inside the tokens of a merge become the character of GPT-2") {
   model_folder model;
   const std::string text =
       R"({"model": {"vocab": {"a": 0}, "merges": [["a b", "c"], ["d", "e"]]}, "added_tokens": []})";
-  CHECK(of_tokenizer(model, text).at("tokenizer.ggml.merges") == "[\"a\xC4\xA0"
-                                                                 "b c\",\"d e\"]");
+  CHECK(of_tokenizer(model, text).at("tokenizer.ggml.merges") ==
+        "[\"a\xC4\xA0"
+        "b c\",\"d e\"]");
 }
 
 TEST_CASE("the expressions of a pre-tokenizer have llama.cpp's name, and unknown ones are named as missing") {
@@ -93,14 +94,12 @@ TEST_CASE("the expressions of a pre-tokenizer have llama.cpp's name, and unknown
     const auto found = made.find("tokenizer.ggml.pre");
     return found == made.end() ? std::string() : found->second;
   };
-  constexpr std::string_view llama3 =
-      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
-      R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+  constexpr std::string_view llama3 = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
+                                      R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
   CHECK(name(byte_tokenizer(R"(, "ignore_merges": true)", split_by(llama3))) == "\"llama-bpe\"");
   CHECK(name(byte_tokenizer("", split_by(llama3))) == "\"dbrx\"");
-  constexpr std::string_view qwen2 =
-      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
-      R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+  constexpr std::string_view qwen2 = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
+                                     R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
   CHECK(name(byte_tokenizer("", split_by(qwen2))) == "\"qwen2\"");
   CHECK(name(byte_tokenizer("", R"(, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false})")) ==
         "\"gpt-2\"");
@@ -132,8 +131,7 @@ TEST_CASE("special tokens are found by their texts, and then by the ids of the c
 TEST_CASE("the template around a text says which special tokens are added") {
   model_folder model;
   model.write("tokenizer_config.json", R"({"bos_token": "<s>"})");
-  const values made = of_tokenizer(
-      model, byte_tokenizer("", R"(, "post_processor": {"type": "TemplateProcessing",
+  const values made = of_tokenizer(model, byte_tokenizer("", R"(, "post_processor": {"type": "TemplateProcessing",
         "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
         "pair": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "<s>"}},
                  {"Sequence": {"id": "B"}}]})"));
@@ -183,8 +181,9 @@ TEST_CASE("BPE that falls back to bytes has the negative ranks of its merges as 
   const values made = of_tokenizer(model, byte_tokenizer(R"(, "byte_fallback": true)"));
   CHECK(made.at("tokenizer.ggml.model") == "\"llama\"");
   CHECK(made.at("tokenizer.ggml.token_type") == "[1,1,1,3,4,5]");
-  CHECK(made.at("tokenizer.ggml.scores").starts_with(
-      R"([{"$float":"-0x1.0000000000000p+0"},{"$float":"-0x1.0000000000000p+0"},{"$float":"0x0.0p+0"})"));
+  CHECK(made.at("tokenizer.ggml.scores")
+            .starts_with(
+                R"([{"$float":"-0x1.0000000000000p+0"},{"$float":"-0x1.0000000000000p+0"},{"$float":"0x0.0p+0"})"));
   model.write("config.json", R"({"model_type": "gpt_oss", "num_hidden_layers": 1})");
   CHECK_FALSE(model.map("gguf.gpt-oss").contains("tokenizer.ggml.model"));
   CHECK(model.notes("the architecture gpt-oss has no such tokenizer"));
