@@ -155,7 +155,7 @@ hyper_parameters read_hyper_parameters(const std::string& config, const model_ar
   for (const model_field& field : model.fields) reader.read(field, made);
   rope_values rope = read_rope(config, model, numbers);
   for (model_value& one : rope.values) made.values.push_back(std::move(one));
-  for (std::string& one : rope.missing) made.missing.push_back(std::move(one));
+  made.rotation = std::move(rope.missing);
   made.tensors = std::move(rope.tensors);
   return made;
 }

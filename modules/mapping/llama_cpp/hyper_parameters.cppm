@@ -16,7 +16,8 @@ namespace shardmesh::llama_cpp {
 struct hyper_parameters {
   std::vector<model_value> values;
   std::vector<model_tensor> tensors;
-  std::vector<std::string> missing;  // keys that the configuration has no valid value for, one phrase each
+  std::vector<std::string> missing;   // keys for which the configuration has no valid number, one phrase each
+  std::vector<std::string> rotation;  // what is missing of the rotation of positions, one phrase each
 };
 
 // Returns the numbers of a configuration. Those of "text_config" replace those around it, and given ones replace both.

@@ -100,6 +100,9 @@ class values_builder {
       made_.notes.push_back(fmt::format(
           "missing for llama.cpp: {}: {} has no valid numbers for them; correct it, or name another with --config",
           name_list(read.missing), folder_.path_of(folder_.config_name())));
+    if (!read.rotation.empty())
+      made_.notes.push_back(fmt::format("the rotation of positions is not carried whole: {}: {}",
+                                        folder_.path_of(folder_.config_name()), name_list(read.rotation)));
     check_vocabulary_size(numbers);
     auto sampling = read_sampling(folder_);
     if (!sampling) return noted(std::move(sampling).error(), "general.sampling");
