@@ -110,6 +110,11 @@ FAULTS = [
     ("remote/signing/sigv4.cpp", "valid > longest", "false", ["unit_remote"]),
     # mapping, simulation
     ("mapping/size_expression.cpp", "a % b != 0", "false", ["unit_mapping"]),
+    ("mapping/llama_cpp/pre_tokenizer.cpp", "known.ignores_merges && !ignores_merges", "false", ["unit_mapping"]),
+    ("mapping/llama_cpp/special_tokens.cpp", "*id >= 0 && *id < token_count", "true", ["unit_mapping"]),
+    ("mapping/llama_cpp/hf_folder.cpp", "places::is_symlink(file, code)", "false", ["unit_mapping"]),
+    ("mapping/llama_cpp/hf_tokenizer.cpp", "!is_new || differs", "false", ["unit_mapping"]),
+    ("mapping/llama_cpp/rope_scaling.cpp", "wavelength > context / low", "false", ["unit_mapping"]),
     ("mapping/index_rule.cpp", "++terms > most_terms", "false", ["unit_mapping"]),
     ("simulation/network_model.cpp", "*product % bytes_per_second != 0 ? 1 : 0", "0", ["unit_simulation"]),
     ("simulation/engine.cpp", "++waiting > most_named", "++waiting > most_named + 1", ["unit_simulation"]),
