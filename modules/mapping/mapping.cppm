@@ -4,8 +4,8 @@
 // A `mapping_rules` value lists rules: names with captures, and index expressions. `bind_mapping` combines it with a
 // checkpoint and the sizes of a model, and proves that every tensor and element is used and made once. `mapped` then
 // shows the checkpoint under the other convention: any box of any tensor can be read, in bounded memory.
-// `map_checkpoint` does both for each mapping that a user names. `redistribute` and `save_mapped` apply mappings to the
-// memory of ranks.
+// `map_checkpoint` does both for each mapping that a user names, and adds the values that a file for llama.cpp needs
+// (folder llama_cpp). `redistribute` and `save_mapped` apply mappings to the memory of ranks.
 export module shardmesh.mapping;
 
 export import shardmesh.checkpoint_core;

@@ -7,7 +7,7 @@ import json
 import math
 import struct
 
-from common import Oracle, need_torch, skip, seed as common_seed
+from common import Oracle, need_torch, read_safetensors, skip, seed as common_seed
 
 need_torch()
 try:
@@ -311,6 +311,12 @@ def check_models(oracle):
         for key, values in tensors.items():
             good = key in held and np.allclose(held[key].data, np.array(values, np.float32), rtol=1e-6, atol=0)
             oracle.check(good, name, f"{key} is {held[key].data if key in held else 'missing'}, expected {values}")
+        # The way back ignores the computed tensors.
+        back = oracle.work / f"{name}.safetensors"
+        inverse = ":".join(reversed(mapping.split(":")))
+        if oracle.succeeds(name, "convert", made, back, "--map", inverse, "--config", folder / "config.json"):
+            same = {key: ("F32", list(value.shape), np.ascontiguousarray(value).tobytes()) for key, value in state.items()}
+            oracle.check(read_safetensors(back)[0] == same, name, "the way back gives other tensors")
 
 
 def check_other_ways(oracle):

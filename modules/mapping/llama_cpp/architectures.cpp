@@ -203,7 +203,7 @@ constexpr std::array<std::string_view, 2> deepseek_types{"deepseek_v3", "kimi_k2
 constexpr std::array<std::string_view, 2> llama4_types{"llama4", "llama4_text"};
 
 constexpr std::array table{
-    model_architecture{"llama", "gguf.llama", llama_types, llama_fields},
+    model_architecture{"llama", "gguf.llama", llama_types, llama_fields, rope_form::llama},
     model_architecture{"llama", "gguf.mixtral", mixtral_types, llama_fields},
     model_architecture{"qwen2", "gguf.qwen3", qwen2_types, qwen_fields},
     model_architecture{"qwen3", "gguf.qwen3", qwen3_types, qwen3_fields},
@@ -221,7 +221,7 @@ constexpr std::array table{
                        tokenizer_form::bytes},
     model_architecture{"deepseek2", "gguf.deepseek-v3", deepseek_types, deepseek2_fields, rope_form::deepseek,
                        tokenizer_form::bytes},
-    model_architecture{"llama4", "gguf.llama4", llama4_types, llama4_fields, rope_form::usual, tokenizer_form::bytes},
+    model_architecture{"llama4", "gguf.llama4", llama4_types, llama4_fields, rope_form::llama, tokenizer_form::bytes},
 };
 
 }  // namespace

@@ -28,7 +28,8 @@ struct model_field {
 enum class rope_form : std::uint8_t {
   none,      // no rotation, or nothing to state about it
   usual,     // rope_theta and rope_scaling
-  deepseek,  // the same, and the multiplier of YaRN's logarithm
+  llama,     // the same, and the factors of Llama 3.1, which are a tensor
+  deepseek,  // the usual form, and the multiplier of YaRN's logarithm
   phi3,      // two lists of factors, which are tensors
 };
 

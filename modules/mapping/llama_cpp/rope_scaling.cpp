@@ -130,7 +130,7 @@ class rope_reader {
     const std::string type = scaling_type();
     const auto factor = number("factor");
     if (type.empty() || type == "default") return;
-    if (type == "llama3") return add_llama3();
+    if (type == "llama3" && model_.rope == rope_form::llama) return add_llama3();
     if ((type != "linear" && type != "yarn") || !factor) {
       made_.missing.push_back(fmt::format("the scaling '{}' of positions", type.substr(0, 80)));
       return;
