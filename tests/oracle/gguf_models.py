@@ -8,6 +8,7 @@ import math
 import struct
 
 from common import Oracle, need_torch, read_safetensors, skip, seed as common_seed
+from range_server import Server
 
 need_torch()
 try:
@@ -341,6 +342,13 @@ def check_other_ways(oracle):
     alone.write_bytes((folder / "model.safetensors").read_bytes())
     if oracle.succeeds("config", "convert", alone, config_elsewhere, "--map", mapping, "--config", folder / "config.json"):
         oracle.check(fields(config_elsewhere) == wanted, "config", "the fields differ")
+    with Server(oracle.work) as server:
+        remote = oracle.work / "remote.gguf"
+        status, _, err = oracle.run("convert", f"{server.url}/other/model.safetensors", remote, "--map", mapping)
+        if status == 0:
+            oracle.check(fields(remote) == wanted, "URL", f"{fields(remote)}, expected {wanted}")
+        else:  # a build without room remote
+            oracle.check(not server.seen, "URL", f"exits {status}: {err}")
 
 
 def check_wrong_files(oracle):

@@ -113,6 +113,7 @@ TEST_CASE("sizes are those of the configuration beside a checkpoint, or of the g
   write_text(folder / "config.json", R"({"hidden_size": 4})");
   CHECK(size_of(read_model_sizes(folder.path).value(), "hidden_size") == 4);
   CHECK(size_of(read_model_sizes(folder / "model.safetensors").value(), "hidden_size") == 4);
+  CHECK(read_model_sizes(folder.path).value().config_file == folder / "config.json");
   CHECK(size_of(read_model_sizes(folder.path, folder / "params.json").value(), "hidden_size") == -1);
   CHECK(size_of(read_model_sizes(folder.path, folder / "params.json").value(), "dim") == 6);
   write_text(folder / "config.json", "[");
