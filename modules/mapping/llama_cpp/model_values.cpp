@@ -34,8 +34,8 @@ bool needs_float32(const tensor_entry& tensor) {
 
 // True for an error of the file system or of a store. Any other error is about the content of a file.
 bool is_failure(const error& problem) {
-  return problem.code == errc::io || problem.code == errc::no_memory || problem.code == errc::cancelled ||
-         problem.code == errc::deadline_exceeded;
+  return problem.code == errc::io || problem.code == errc::communication || problem.code == errc::no_memory ||
+         problem.code == errc::cancelled || problem.code == errc::deadline_exceeded;
 }
 
 class values_builder {
