@@ -2,6 +2,7 @@
 module;
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -36,13 +37,14 @@ constexpr std::array<std::string_view, 3> added_kinds{"bos", "eos", "sep"};
 
 class special_finder {
  public:
-  special_finder(const hf_tokenizer* tokenizer, const tokenizer_settings& settings)
-      : tokenizer_(tokenizer), has_config_(settings.has_config), texts_(settings.texts) {
+  special_finder(const hf_tokenizer* tokenizer, const tokenizer_settings& settings, std::span<const std::string> tokens)
+      : tokenizer_(tokenizer), has_config_(settings.has_config), tokens_(tokens), texts_(settings.texts) {
     if (tokenizer != nullptr) read_template(*tokenizer);
     for (const auto& [kind, adds] : settings.adds) adds_[kind] = adds;
   }
 
-  special_tokens find(const named_sizes& numbers, std::int64_t token_count) {
+  special_tokens find(const named_sizes& numbers) {
+    const auto token_count = static_cast<std::int64_t>(tokens_.size());
     special_tokens made;
     for (const auto& [kind, key] : id_keys) {
       const auto id = id_of(kind, numbers);
@@ -70,8 +72,11 @@ class special_finder {
       if (const std::string text = text_of(kind); !text.empty())
         for (const added_token& token : tokenizer_->added)
           if (token.content == text) return token.id;
-    const auto found = numbers.find(fmt::format("{}_token_id", kind));
-    return found == numbers.end() ? std::nullopt : std::optional(found->second);
+    if (const auto found = numbers.find(fmt::format("{}_token_id", kind)); found != numbers.end()) return found->second;
+    // Without tokenizer.json, the converter leaves these ids to llama.cpp, which takes those of Llama 2.
+    const std::string text = text_of(kind);
+    const auto token = text.empty() ? tokens_.end() : std::ranges::find(tokens_, text);
+    return token == tokens_.end() ? std::nullopt : std::optional<std::int64_t>(token - tokens_.begin());
   }
 
   // Reads which special tokens the template puts around a text. Unusual templates state nothing.
@@ -117,6 +122,7 @@ class special_finder {
 
   const hf_tokenizer* tokenizer_;
   bool has_config_;
+  std::span<const std::string> tokens_;
   std::map<std::string, std::string, std::less<>> texts_;
   std::map<std::string, bool, std::less<>> adds_;
 };
@@ -124,8 +130,8 @@ class special_finder {
 }  // namespace
 
 special_tokens find_special_tokens(const hf_tokenizer* tokenizer, const tokenizer_settings& settings,
-                                   const named_sizes& numbers, std::int64_t token_count) {
-  return special_finder(tokenizer, settings).find(numbers, token_count);
+                                   const named_sizes& numbers, std::span<const std::string> tokens) {
+  return special_finder(tokenizer, settings, tokens).find(numbers);
 }
 
 }  // namespace shardmesh::llama_cpp

@@ -16,12 +16,13 @@ struct special_tokens {
   std::vector<std::string> missing;  // ids that no token has, one phrase each
 };
 
-// Finds the special tokens: first by the texts in tokenizer_config.json, then by the ids in config.json.
+// Finds the special tokens: by the texts in tokenizer_config.json among the added tokens, by the ids in config.json, or
+// by these texts among all tokens.
 // \param tokenizer    of tokenizer.json; null if there is none
 // \param numbers      those of config.json
-// \param token_count  no id may reach it
+// \param tokens       all tokens, by their ids
 // Source: SpecialVocab of the Python package gguf
 special_tokens find_special_tokens(const hf_tokenizer* tokenizer, const tokenizer_settings& settings,
-                                   const named_sizes& numbers, std::int64_t token_count);
+                                   const named_sizes& numbers, std::span<const std::string> tokens);
 
 }  // namespace shardmesh::llama_cpp

@@ -122,16 +122,15 @@ class values_reader {
     made_.values.push_back(texts_value("tokenizer.ggml.tokens", tokens.tokens));
     if (!tokens.scores.empty()) made_.values.push_back(fractions_value("tokenizer.ggml.scores", tokens.scores));
     made_.values.push_back(integers_value("tokenizer.ggml.token_type", tokens.types));
-    token_count_ = static_cast<std::int64_t>(tokens.tokens.size());
+    tokens_ = tokens.tokens;
     if (tokens.ignored > 0)
       made_.notes.push_back(fmt::format("{} of the tokenizer not used: the embedding has {} rows",
-                                        detail::counted(tokens.ignored, "token"), token_count_));
+                                        detail::counted(tokens.ignored, "token"), tokens_.size()));
   }
 
   // Adds what does not depend on the kind of the tokenizer.
   tokenizer_values finished() {
-    special_tokens special =
-        find_special_tokens(tokenizer_ ? &*tokenizer_ : nullptr, settings_, numbers_, token_count_);
+    special_tokens special = find_special_tokens(tokenizer_ ? &*tokenizer_ : nullptr, settings_, numbers_, tokens_);
     for (model_value& one : special.values) made_.values.push_back(std::move(one));
     for (const std::string& one : special.missing) made_.notes.push_back(fmt::format("not written: {}", one));
     if (model_.is_gemma)
@@ -166,7 +165,7 @@ class values_reader {
   std::optional<std::int64_t> rows_;
   tokenizer_settings settings_;
   std::optional<hf_tokenizer> tokenizer_;
-  std::int64_t token_count_ = 0;
+  std::vector<std::string> tokens_;
   tokenizer_values made_;
 };
 
