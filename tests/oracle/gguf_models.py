@@ -316,8 +316,15 @@ def check_models(oracle):
         back = oracle.work / f"{name}.safetensors"
         inverse = ":".join(reversed(mapping.split(":")))
         if oracle.succeeds(name, "convert", made, back, "--map", inverse, "--config", folder / "config.json"):
+            returned = read_safetensors(back)[0]
             same = {key: ("F32", list(value.shape), np.ascontiguousarray(value).tobytes()) for key, value in state.items()}
-            oracle.check(read_safetensors(back)[0] == same, name, "the way back gives other tensors")
+            for key in same if name.startswith("gemma") else ():  # w + 1 - 1 is w up to the rounding of float32
+                if key.endswith("norm.weight") and key in returned:
+                    values = np.frombuffer(returned[key][2], np.float32).reshape(returned[key][1])
+                    good = values.shape == state[key].shape and np.allclose(values, state[key], rtol=0, atol=2e-7)
+                    oracle.check(good, name, f"{key} comes back as {values}")
+                    returned[key] = same[key]
+            oracle.check(returned == same, name, "the way back gives other tensors")
 
 
 def check_other_ways(oracle):
