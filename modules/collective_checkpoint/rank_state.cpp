@@ -19,7 +19,6 @@ module;
 #include <vector>
 module shardmesh.collective_checkpoint;
 
-import shardmesh.torch_file;
 import :rank_state;
 import :said_state;
 
@@ -79,10 +78,6 @@ class merging {
     merged_.problems.add(std::move(e));
   }
 
-  void check_name(const std::string& key, std::int32_t rank) {
-    if (auto problem = torch_file::problem_of_name(key)) complain(*std::move(problem), key, rank, rank);
-  }
-
   // Returns whether the rank may add to the entry with this key, and complains if not.
   template <class Merged>
   bool fits(const Merged& known, const path& where, std::int32_t rank) {
@@ -105,7 +100,6 @@ class merging {
     const listed_tensor& said = latest_->tensors[index];
     const auto [found, is_new] = by_key_.try_emplace(dotted(said.where), entry{false, merged_.tensors.size()});
     if (is_new) merged_.tensors.push_back({found->first, said.where, said.shape, said.type, {}, {}, {}});
-    if (is_new) check_name(found->first, rank);
     if (found->second.is_object) {
       const merged_object& object = merged_.objects[found->second.index];
       return complain(fail(errc::disagreement, "is an object on one rank and a tensor on another"), found->first,
@@ -135,7 +129,6 @@ class merging {
   void add_object(std::int32_t rank, std::size_t index, described_object said) {
     const auto [found, is_new] = by_key_.try_emplace(dotted(said.where), entry{true, merged_.objects.size()});
     if (is_new) merged_.objects.push_back({found->first, said.where, {}, {}, {}});
-    if (is_new) check_name(found->first, rank);
     if (!found->second.is_object) {
       const merged_tensor& tensor = merged_.tensors[found->second.index];
       return complain(fail(errc::disagreement, "is a tensor on one rank and an object on another"), found->first,

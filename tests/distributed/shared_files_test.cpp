@@ -343,6 +343,11 @@ TEST_CASE("what cannot be shared safetensors is refused on every rank, before a 
   refuses({"an object's name that is not UTF-8"}, options, [](rows& mine, rank_save_options&, any_communicator&) {
     mine.state.objects.push_back({{"\xff"}, {}, {true}});
   });
+  options.format = target_format::dcp;
+  refuses(
+      {"the name is not UTF-8", "rename the entry"}, options,
+      [](rows& mine, rank_save_options&, any_communicator&) { mine.state.objects.push_back({{"\xff"}, {}, {true}}); });
+  options.format = target_format::hf;
   options.selection.rename.push_back(parse_rename_rule("v=x").value());
   refuses({"rename 'v=x' matches no key", "allow_unused"}, options, as_it_is);
   options.selection.rename.clear();

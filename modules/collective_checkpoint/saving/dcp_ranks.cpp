@@ -29,6 +29,11 @@ class dcp_ranks final : public rank_writer {
 
   std::vector<error> find_problems() const override {
     std::vector<error> problems = find_path_conflicts(work_.tensors, work_.objects);
+    const auto check_name = [&](const std::string& key) {
+      if (auto problem = torch_file::problem_of_name(key)) problems.push_back(*std::move(problem));
+    };
+    for (const output_tensor& tensor : work_.tensors) check_name(tensor.key);
+    for (const output_object& object : work_.objects) check_name(object.key);
     for (const output_tensor& tensor : work_.tensors)
       if (auto can = torch_file::tensor_pickle(tensor.type, tensor.bytes.from.global_shape()); !can)
         problems.push_back(std::move(can).error().with_key(tensor.key));
