@@ -80,7 +80,7 @@ pickle::value called_with_items(const pickle::value& at) {
 
 // The module and the dotted name of getattr(class, name), as protocols before 4 write a class in a class.
 std::optional<std::pair<std::string, std::string>> nested_name(pickle::value at) {
-  constexpr int most_levels = 16;         // a chain is looked at from each of its levels
+  constexpr int most_levels = 16;         // this runs once for each level of a chain, and walks the rest of it
   constexpr std::size_t most_name = 512;  // many calls may have one long text as their argument
   std::string below;
   for (int level = 0; level < most_levels && is_value(at) && is_builtin(at, "getattr"); ++level) {
